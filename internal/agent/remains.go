@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/loglinks"
@@ -51,7 +52,7 @@ func (r *remains) sort(ctx context.Context, pods []*v1.Pod) error {
 		live[string(pod.UID)] = true
 	}
 	for uid := range held {
-		live[uid] = true
+		live[string(uid)] = true
 	}
 	if r.devices != nil {
 		if err := r.devices.Reconcile(ctx, live, holdings(pods, containers)); err != nil {
@@ -106,7 +107,7 @@ func (r *remains) removeLogs(ctx context.Context, uid string) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		if podspec.IsLogDir(e.Name(), uid) {
+		if podspec.IsLogDir(e.Name(), types.UID(uid)) {
 			errs = append(errs, tree.Remove(ctx, filepath.Join(r.logsDir, e.Name())))
 		}
 	}
@@ -115,13 +116,13 @@ func (r *remains) removeLogs(ctx context.Context, uid string) error {
 
 // holdings are the containers that may hold devices: a pod that has finished has given its own back, but for what still runs.
 func holdings(pods []*v1.Pod, containers []cri.Container) (all []devices.Holding) {
-	finished := map[string]bool{}
+	finished := map[types.UID]bool{}
 	for _, pod := range pods {
-		finished[string(pod.UID)] = pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+		finished[pod.UID] = pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 	}
 	for _, c := range containers {
 		if !finished[c.Pod.UID] || c.Running {
-			all = append(all, devices.Holding{PodUID: c.Pod.UID, PodNamespace: c.Pod.Namespace, PodName: c.Pod.Name, Container: c.Name,
+			all = append(all, devices.Holding{PodUID: string(c.Pod.UID), PodNamespace: c.Pod.Namespace, PodName: c.Pod.Name, Container: c.Name,
 				Record: c.Annotations[devices.Annotation]})
 		}
 	}

@@ -29,7 +29,7 @@ type rosterConfig struct {
 	Workers worker.Config
 	// Runtime knows the pods that only it has.
 	Runtime interface {
-		Pods(ctx context.Context) (map[string]podspec.Ref, error)
+		Pods(ctx context.Context) (map[types.UID]podspec.Ref, error)
 	}
 	// Sort looks through what was before this start, given the pods that there are.
 	Sort func(ctx context.Context, pods []*v1.Pod) error
@@ -126,7 +126,7 @@ func (p *roster) lookAround(ctx context.Context) {
 		}
 		failed, again = nil, retry()
 		for uid, ref := range held {
-			p.orphan(types.UID(uid), ref)
+			p.orphan(uid, ref)
 		}
 	}
 }
@@ -178,16 +178,16 @@ func (p *roster) Gone(uid types.UID) {
 
 // poke tells a pod's worker to look at the runtime again. One that has none may have gone before its sandbox was ready, whose making goes on without it: it is
 // looked for.
-func (p *roster) poke(uid string) {
+func (p *roster) poke(uid types.UID) {
 	p.mu.Lock()
-	w := p.workers[types.UID(uid)]
+	w := p.workers[uid]
 	p.mu.Unlock()
 	if w != nil {
 		w.Poke()
 	} else {
 		p.askAround()
 	}
-	p.tell(types.UID(uid))
+	p.tell(uid)
 }
 
 // askAround has the runtime's other pods looked at.

@@ -70,7 +70,7 @@ func (n *Node) sandbox(pod *v1.Pod, attempt uint32) podspec.SandboxInput {
 
 // logDir is the directory of the pod's logs.
 func (n *Node) logDir(pod *v1.Pod) string {
-	return filepath.Join(n.LogsDir, podspec.LogDir(podspec.Ref{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}))
+	return filepath.Join(n.LogsDir, podspec.LogDir(podspec.Ref{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}))
 }
 
 // podIPs are the pod's addresses.

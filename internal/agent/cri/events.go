@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/podspec"
@@ -18,7 +19,7 @@ import (
 // Observers are told what to look at again. The functions must not block.
 type Observers struct {
 	// Pod: something of this pod has changed.
-	Pod func(uid string)
+	Pod func(uid types.UID)
 	// All: anything may have changed.
 	All func()
 	// Lost: the runtime has stopped talking to us.
@@ -150,7 +151,7 @@ func (w *watching) follow(ctx context.Context, s *stream) error {
 	}
 }
 
-func (w *watching) event(s *stream, uid string) {
+func (w *watching) event(s *stream, uid types.UID) {
 	if uid == "" {
 		w.obs.All()
 	} else {
@@ -235,9 +236,9 @@ func (w *watching) listed(list relist.List, err error) {
 }
 
 // podOf is the UID of the pod that an event is about; empty where the event does not tell.
-func podOf(e *cri.ContainerEventResponse) string {
+func podOf(e *cri.ContainerEventResponse) types.UID {
 	if uid := e.GetPodSandboxStatus().GetMetadata().GetUid(); uid != "" {
-		return uid
+		return types.UID(uid)
 	}
 	for _, c := range e.GetContainersStatuses() {
 		if ref, ok := podspec.RefOf(c.Labels); ok {

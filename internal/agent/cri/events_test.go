@@ -6,13 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"monopod.dev/monopod/test/crifake"
 )
 
 // watcher is a Watch of a test.
 type watcher struct {
 	*testing.T
-	pods      chan string
+	pods      chan types.UID
 	all, lost chan struct{}
 	// said has the messages that it logs.
 	said chan string
@@ -38,14 +40,14 @@ func (l logged) Handle(_ context.Context, r slog.Record) error {
 
 func watch(t *testing.T, rt *crifake.Runtime) (*watcher, *Client) {
 	t.Helper()
-	w := &watcher{T: t, pods: make(chan string, 1000), all: make(chan struct{}, 1000), lost: make(chan struct{}, 1000), said: make(chan string, 1000)}
+	w := &watcher{T: t, pods: make(chan types.UID, 1000), all: make(chan struct{}, 1000), lost: make(chan struct{}, 1000), said: make(chan string, 1000)}
 	c := connect(t, rt, slog.New(logged{slog.DiscardHandler, w.said}))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		c.Watch(ctx, Observers{
-			Pod: func(uid string) { w.pods <- uid }, All: func() { w.all <- struct{}{} }, Lost: func() { w.lost <- struct{}{} },
+			Pod: func(uid types.UID) { w.pods <- uid }, All: func() { w.all <- struct{}{} }, Lost: func() { w.lost <- struct{}{} },
 		})
 	}()
 	t.Cleanup(func() { cancel(); <-done })

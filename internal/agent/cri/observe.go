@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/plan"
@@ -18,7 +19,7 @@ import (
 // View observes one pod. It remembers what cannot change: it must not be used by two goroutines at once.
 type View struct {
 	client *Client
-	uid    string
+	uid    types.UID
 	// message reads the termination message of a container that has ended.
 	message func(End) string
 	ended   map[string]plan.Container
@@ -34,7 +35,7 @@ type End struct {
 }
 
 // View makes a view of the pod. message may be nil.
-func (c *Client) View(uid string, message func(End) string) *View {
+func (c *Client) View(uid types.UID, message func(End) string) *View {
 	return &View{client: c, uid: uid, message: message, ended: map[string]plan.Container{}, ips: map[string][]string{}}
 }
 
@@ -205,10 +206,10 @@ func nanos(n int64) time.Time {
 }
 
 // Pods lists the pods that the runtime holds anything of, by UID.
-func (c *Client) Pods(ctx context.Context) (map[string]podspec.Ref, error) {
+func (c *Client) Pods(ctx context.Context) (map[types.UID]podspec.Ref, error) {
 	ctx, cancel := context.WithTimeout(ctx, QueryTimeout)
 	defer cancel()
-	found := map[string]podspec.Ref{}
+	found := map[types.UID]podspec.Ref{}
 	sandboxes, err := c.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("list all sandboxes: %w", err)

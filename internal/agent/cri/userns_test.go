@@ -4,6 +4,7 @@ import (
 	"maps"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/podspec"
@@ -36,7 +37,7 @@ func TestHeldIDs(t *testing.T) {
 	rt.KillSandbox(run("again", 2, &a, nil))
 	run("foreign", 0, &a, map[string]string{"of": "another client"})
 	got, err := c.HeldIDs(t.Context())
-	if want := map[string]userns.Range{"ended": a, "again": b}; err != nil || !maps.Equal(got, want) {
+	if want := map[types.UID]userns.Range{"ended": a, "again": b}; err != nil || !maps.Equal(got, want) {
 		t.Errorf("%v, %v; want %v", got, err, want)
 	}
 }

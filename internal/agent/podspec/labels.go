@@ -8,8 +8,9 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/kubelet/pkg/types"
+	kubelet "k8s.io/kubelet/pkg/types"
 )
 
 // Annotations of containers. All but the last two are the kubelet's.
@@ -27,17 +28,20 @@ const (
 )
 
 // Ref names a pod.
-type Ref struct{ UID, Namespace, Name string }
+type Ref struct {
+	UID             types.UID
+	Namespace, Name string
+}
 
 // RefOf reads the pod's name from the labels of a sandbox or container. ok is false where they were not made by a
 // node's agent: each of the three becomes a part of paths whose files are removed, so that it must be an element of one.
 func RefOf(labels map[string]string) (ref Ref, ok bool) {
 	ref = Ref{
-		UID:       labels[types.KubernetesPodUIDLabel],
-		Namespace: labels[types.KubernetesPodNamespaceLabel],
-		Name:      labels[types.KubernetesPodNameLabel],
+		UID:       types.UID(labels[kubelet.KubernetesPodUIDLabel]),
+		Namespace: labels[kubelet.KubernetesPodNamespaceLabel],
+		Name:      labels[kubelet.KubernetesPodNameLabel],
 	}
-	return ref, isElement(ref.UID) && isElement(ref.Namespace) && isElement(ref.Name)
+	return ref, isElement(string(ref.UID)) && isElement(ref.Namespace) && isElement(ref.Name)
 }
 
 // isElement says that a name is one element of a path, which leads nowhere else.
@@ -46,13 +50,13 @@ func isElement(name string) bool {
 }
 
 // Selector is the label selector of all that belongs to a pod.
-func Selector(uid string) map[string]string {
-	return map[string]string{types.KubernetesPodUIDLabel: uid}
+func Selector(uid types.UID) map[string]string {
+	return map[string]string{kubelet.KubernetesPodUIDLabel: string(uid)}
 }
 
 // ContainerSelector is the label selector of a pod's containers of one name.
-func ContainerSelector(uid, container string) map[string]string {
-	return map[string]string{types.KubernetesPodUIDLabel: uid, types.KubernetesContainerNameLabel: container}
+func ContainerSelector(uid types.UID, name string) map[string]string {
+	return map[string]string{kubelet.KubernetesPodUIDLabel: string(uid), kubelet.KubernetesContainerNameLabel: name}
 }
 
 // Facts are what the agent knows of a container from its labels and annotations.
@@ -82,7 +86,7 @@ func FactsOf(labels, annotations map[string]string) Facts {
 		images = nil
 	}
 	return Facts{
-		Name:          labels[types.KubernetesContainerNameLabel],
+		Name:          labels[kubelet.KubernetesContainerNameLabel],
 		RestartCount:  int32(count),
 		Step:          step,
 		Hash:          annotations[annotationHash],
@@ -103,15 +107,15 @@ func sandboxLabels(pod *v1.Pod) map[string]string {
 
 func podLabels(pod *v1.Pod) map[string]string {
 	return map[string]string{
-		types.KubernetesPodNameLabel:      pod.Name,
-		types.KubernetesPodNamespaceLabel: pod.Namespace,
-		types.KubernetesPodUIDLabel:       string(pod.UID),
+		kubelet.KubernetesPodNameLabel:      pod.Name,
+		kubelet.KubernetesPodNamespaceLabel: pod.Namespace,
+		kubelet.KubernetesPodUIDLabel:       string(pod.UID),
 	}
 }
 
 func containerLabels(pod *v1.Pod, c *v1.Container) map[string]string {
 	labels := podLabels(pod)
-	labels[types.KubernetesContainerNameLabel] = c.Name
+	labels[kubelet.KubernetesContainerNameLabel] = c.Name
 	return labels
 }
 

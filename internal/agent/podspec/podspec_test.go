@@ -145,7 +145,7 @@ func TestRefIsNoPath(t *testing.T) {
 		t.Errorf("%+v, %v", ref, ok)
 	}
 	for _, bad := range []string{"", ".", "..", "../../../etc", "/etc", "a/b", "a/", "a\x00"} {
-		for _, ref := range []Ref{{bad, "ns", "p"}, {"u", bad, "p"}, {"u", "ns", bad}} {
+		for _, ref := range []Ref{{types.UID(bad), "ns", "p"}, {"u", bad, "p"}, {"u", "ns", bad}} {
 			if _, ok := RefOf(labels(ref)); ok {
 				t.Errorf("%+q is taken for a pod", ref)
 			}

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/userns"
@@ -88,9 +89,9 @@ func portMappings(pod *v1.Pod) []*cri.PortMapping {
 const MaxName = 255
 
 // LogDir is the name of a pod's log directory, below the directory of all pods' logs.
-func LogDir(ref Ref) string { return ref.Namespace + "_" + ref.Name + "_" + ref.UID }
+func LogDir(ref Ref) string { return ref.Namespace + "_" + ref.Name + "_" + string(ref.UID) }
 
 // IsLogDir says that a name is that of the log directory of the pod of that UID.
-func IsLogDir(name, uid string) bool {
-	return uid != "" && strings.HasSuffix(name, "_"+uid) && strings.Count(name, "_") == 2
+func IsLogDir(name string, uid types.UID) bool {
+	return uid != "" && strings.HasSuffix(name, "_"+string(uid)) && strings.Count(name, "_") == 2
 }

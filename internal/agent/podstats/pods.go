@@ -87,19 +87,20 @@ func assemble(sandboxes []*criv1.PodSandbox, containers []*criv1.Container, u us
 	seen := map[string]bool{}
 	for _, sb := range sandboxes {
 		ref, ok := podspec.RefOf(sb.Labels)
-		if !ok || seen[ref.UID] {
+		uid := string(ref.UID) // as the summary has it
+		if !ok || seen[uid] {
 			continue
 		}
-		seen[ref.UID] = true
-		s.IDs[Key{UID: ref.UID}] = ID{ID: sb.Id}
+		seen[uid] = true
+		s.IDs[Key{UID: uid}] = ID{ID: sb.Id}
 		pod := stats.PodStats{
-			PodRef: stats.PodReference{Name: ref.Name, Namespace: ref.Namespace, UID: ref.UID}, StartTime: nanos(sb.CreatedAt),
+			PodRef: stats.PodReference{Name: ref.Name, Namespace: ref.Namespace, UID: uid}, StartTime: nanos(sb.CreatedAt),
 			Containers: []stats.ContainerStats{},
 		}
 		mine := running[sb.Id]
 		slices.SortFunc(mine, func(a, b *criv1.Container) int { return int(b.CreatedAt - a.CreatedAt) })
 		for _, ct := range mine {
-			key := Key{ref.UID, ct.GetMetadata().GetName()}
+			key := Key{uid, ct.GetMetadata().GetName()}
 			if _, newer := s.IDs[key]; newer {
 				continue
 			}

@@ -130,9 +130,9 @@ func (c *Collector) addStorage(pod *stats.PodStats, disks disks, containers *sta
 
 // Files measures what a pod's volumes and logs take, now.
 func (c *Collector) Files(ctx context.Context, pod *v1.Pod) (*Storage, error) {
-	ref := podspec.Ref{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}
+	ref := podspec.Ref{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 	logs := filepath.Join(c.cfg.LogsDir, podspec.LogDir(ref))
-	measured, err := measurePod(ctx, filepath.Join(c.cfg.PodsDir, ref.UID), logs)
+	measured, err := measurePod(ctx, filepath.Join(c.cfg.PodsDir, string(ref.UID)), logs)
 	if errors.Is(err, fs.ErrNotExist) { // it has none yet, or no more
 		return &Storage{At: time.Now()}, nil
 	}

@@ -1,5 +1,7 @@
 package relist
 
+import "k8s.io/apimachinery/pkg/types"
+
 import "time"
 
 // Mode is how the agent learns of changes.
@@ -84,12 +86,12 @@ type Pace struct {
 	// The pods that the stream told of since the list before the last one; any: of some whose name it did not say.
 	toldNow, toldBefore told
 	// suspects are pods that a list showed changed and the stream has not told of until judge.
-	suspects map[string]bool
+	suspects map[types.UID]bool
 	judge    time.Time
 }
 
 type told struct {
-	pods map[string]bool
+	pods map[types.UID]bool
 	any  bool
 }
 
@@ -146,7 +148,7 @@ func (p *Pace) Opened(now time.Time) {
 }
 
 // Told says that the stream told of a pod; uid empty: of one that it did not name.
-func (p *Pace) Told(now time.Time, uid string) {
+func (p *Pace) Told(now time.Time, uid types.UID) {
 	if !p.open {
 		return
 	}
@@ -156,7 +158,7 @@ func (p *Pace) Told(now time.Time, uid string) {
 		p.suspects = nil
 	} else {
 		if p.toldNow.pods == nil {
-			p.toldNow.pods = map[string]bool{}
+			p.toldNow.pods = map[types.UID]bool{}
 		}
 		p.toldNow.pods[uid] = true
 		delete(p.suspects, uid)
@@ -211,7 +213,7 @@ func (p *Pace) Made(began time.Time) {
 }
 
 // Listed says that everything was listed. changed are the pods that have changed since the list before in a way that a stream has to tell of.
-func (p *Pace) Listed(now time.Time, changed []string) {
+func (p *Pace) Listed(now time.Time, changed []types.UID) {
 	p.listing = false
 	// A list that was begun before the stream was recorded shows what nobody had to tell.
 	if p.open && !p.before.Before(p.opened.Add(settle)) && !p.toldNow.any && !p.toldBefore.any {
@@ -220,7 +222,7 @@ func (p *Pace) Listed(now time.Time, changed []string) {
 				continue
 			}
 			if p.suspects == nil {
-				p.suspects = map[string]bool{}
+				p.suspects = map[types.UID]bool{}
 			}
 			p.suspects[uid] = true
 			if p.judge.IsZero() {

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // world plays a runtime to a pace. Its clock moves from one thing that is due to the next.
@@ -15,7 +17,7 @@ type world struct {
 	lists, opens []time.Duration
 	closed       int
 	// What a list shows, and what becomes of a stream that is opened.
-	changed []string
+	changed []types.UID
 	stream  func()
 }
 
@@ -165,7 +167,7 @@ func TestSilent(t *testing.T) {
 		w := newWorld(t)
 		w.stream = w.opened
 		w.until(20 * time.Second)
-		w.changed = []string{"u"}
+		w.changed = []types.UID{"u"}
 		w.until(28 * time.Second) // listed at 25
 		if w.closed != 1 || len(w.opens) != 2 {
 			t.Errorf("closed %d times, opened at %v", w.closed, w.opens)
@@ -186,7 +188,7 @@ func TestSilent(t *testing.T) {
 		w.until(60 * time.Second)
 		w.lists = nil
 		w.p.Made(w.now)
-		w.changed = []string{"v"}
+		w.changed = []types.UID{"v"}
 		w.until(68 * time.Second)
 		if w.closed != 1 || w.lists[0] != 65*time.Second {
 			t.Errorf("closed %d times, listed at %v", w.closed, w.lists)
@@ -197,9 +199,9 @@ func TestSilent(t *testing.T) {
 		w.stream = w.opened
 		w.until(10 * time.Second)
 		w.p.Told(w.now, "u")
-		w.changed = []string{"v"}
+		w.changed = []types.UID{"v"}
 		w.until(11500 * time.Millisecond) // the list that follows the first word
-		w.changed = []string{"v"}
+		w.changed = []types.UID{"v"}
 		w.p.early = w.now
 		w.until(12 * time.Second)
 		w.p.Told(w.now, "v")
@@ -217,7 +219,7 @@ func TestSilent(t *testing.T) {
 		began := w.now
 		w.p.Told(w.now.Add(time.Millisecond), "v")
 		w.p.Made(began)
-		w.changed = []string{"v"}
+		w.changed = []types.UID{"v"}
 		w.lists = nil
 		w.until(10 * time.Minute)
 		if w.closed != 0 || len(w.lists) > 2 {
@@ -246,7 +248,7 @@ func TestBreaks(t *testing.T) {
 	}
 	// What happened while there was no stream is no fault of the next one.
 	w.ends(Broken)
-	w.changed = []string{"v"}
+	w.changed = []types.UID{"v"}
 	w.until(140 * time.Second)
 	if w.closed != 0 {
 		t.Error("the stream is closed for what it could not know")
@@ -272,7 +274,7 @@ func TestDiff(t *testing.T) {
 	before := List{"s": {UID: "a", State: 0}, "c": {UID: "a", State: 1, Telling: true}, "d": {UID: "b", State: 1, Telling: true}, "e": {UID: "c", State: 0}}
 	now := List{"s": {UID: "a", State: 0}, "c": {UID: "a", State: 2, Telling: true}, "d": {UID: "b", State: 1, Telling: true}, "f": {UID: "d", State: 0}}
 	changed, telling := Diff(before, now)
-	if !slices.Equal(changed, []string{"a", "c", "d"}) || !slices.Equal(telling, []string{"a"}) {
+	if !slices.Equal(changed, []types.UID{"a", "c", "d"}) || !slices.Equal(telling, []types.UID{"a"}) {
 		t.Errorf("%v, %v", changed, telling)
 	}
 	if changed, telling := Diff(now, now); len(changed)+len(telling) != 0 {

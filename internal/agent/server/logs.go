@@ -158,7 +158,7 @@ func waiting(pod *v1.Pod, name string) string {
 // containers are the pod's containers of this name, the newest first.
 func (s *Server) containers(ctx context.Context, pod *v1.Pod, name string) ([]*criv1.ContainerStatus, error) {
 	list, err := s.cfg.Runtime.ListContainers(ctx, &criv1.ListContainersRequest{
-		Filter: &criv1.ContainerFilter{LabelSelector: podspec.ContainerSelector(string(pod.UID), name)},
+		Filter: &criv1.ContainerFilter{LabelSelector: podspec.ContainerSelector(pod.UID, name)},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list the containers of pod %s/%s: %w", pod.Namespace, pod.Name, err)

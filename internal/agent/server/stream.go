@@ -131,7 +131,7 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 			req.Port = append(req.Port, int32(port))
 		}
 		list, err := s.cfg.Runtime.ListPodSandbox(ctx, &criv1.ListPodSandboxRequest{Filter: &criv1.PodSandboxFilter{
-			LabelSelector: podspec.Selector(string(pod.UID)),
+			LabelSelector: podspec.Selector(pod.UID),
 			State:         &criv1.PodSandboxStateValue{State: criv1.PodSandboxState_SANDBOX_READY},
 		}})
 		if err != nil {

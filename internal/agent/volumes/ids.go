@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/containerd/errdefs"
+	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/agent/userns"
 	"monopod.dev/monopod/internal/kit/atomicfile"
@@ -27,7 +28,7 @@ func (m *Manager) IDs(ctx context.Context, uid string) (userns.Range, error) {
 	if r, err := m.recordedIDs(uid); err == nil || !errors.Is(err, os.ErrNotExist) {
 		return r, err
 	}
-	var held map[string]userns.Range
+	var held map[types.UID]userns.Range
 	if m.cfg.HeldIDs != nil && !m.compared.Load() {
 		var err error
 		if held, err = m.cfg.HeldIDs(ctx); err != nil {
@@ -37,7 +38,7 @@ func (m *Manager) IDs(ctx context.Context, uid string) (userns.Range, error) {
 	m.ids.Lock()
 	defer m.ids.Unlock()
 	for other, r := range held {
-		if err := m.keepIDs(other, r); err != nil {
+		if err := m.keepIDs(string(other), r); err != nil {
 			return userns.Range{}, err
 		}
 	}

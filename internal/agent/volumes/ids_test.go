@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/containerd/errdefs"
+	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/agent/userns"
 )
@@ -114,9 +115,9 @@ func TestIDsOfTheRuntime(t *testing.T) {
 	}
 	next := userns.Range{First: first.First + first.Length, Length: first.Length}
 	asked, fails := 0, errors.New("it does not answer")
-	m := New(Config{Dir: t.TempDir(), HeldIDs: func(context.Context) (map[string]userns.Range, error) {
+	m := New(Config{Dir: t.TempDir(), HeldIDs: func(context.Context) (map[types.UID]userns.Range, error) {
 		asked++
-		return map[string]userns.Range{"old": first, "kept": first}, fails
+		return map[types.UID]userns.Range{"old": first, "kept": first}, fails
 	}})
 	if err := m.recordIDs("kept", next); err != nil {
 		t.Fatal(err)

@@ -32,6 +32,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/agent/userns"
 	"monopod.dev/monopod/internal/agent/volumes/kinds"
@@ -47,7 +48,7 @@ type Config struct {
 	// Kinds are what volumes are made from.
 	Kinds kinds.Config
 	// HeldIDs are the IDs of the host that pods have by the runtime, by their UIDs; nil: nobody knows. It is asked once, before IDs are chosen for the first time.
-	HeldIDs func(ctx context.Context) (map[string]userns.Range, error)
+	HeldIDs func(ctx context.Context) (map[types.UID]userns.Range, error)
 	// Log is told of what cannot be removed.
 	Log *slog.Logger
 	// HostsFile is the node's own hosts file, which pods on its network get. Empty: /etc/hosts.

@@ -42,7 +42,7 @@ type Config struct {
 // Runtime is asked for what it holds of pods.
 type Runtime interface {
 	// View makes a view of a pod, of one goroutine only. message reads the termination message of a container that has ended.
-	View(uid string, message func(cri.End) string) *cri.View
+	View(uid types.UID, message func(cri.End) string) *cri.View
 	// Identity is who the runtime is, as it told last; Generation is another one whenever another runtime may answer.
 	Identity() cri.Identity
 	Generation() cri.Generation

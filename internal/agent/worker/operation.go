@@ -10,7 +10,6 @@ import (
 
 	"monopod.dev/monopod/internal/agent/act"
 	"monopod.dev/monopod/internal/agent/plan"
-	"monopod.dev/monopod/internal/agent/podspec"
 )
 
 // operation is an action that is being carried out.
@@ -93,7 +92,5 @@ func (w *Worker) finished(r result) {
 	w.log.Warn("an action failed; it is tried again", "verb", r.op.action.Verb, "on", key.On, "reason", f.Reason,
 		"failures", f.Count, "error", r.err, "again", time.Until(f.RetryAt()).Round(time.Millisecond))
 }
-
-func uidOf(ref podspec.Ref) types.UID { return types.UID(ref.UID) }
 
 func (w *Worker) podUID() types.UID { return types.UID(w.uid) }

@@ -102,7 +102,7 @@ func unsupported(in *plan.Input) *plan.Verdict {
 
 // unnameable fails a pod whose log directory no file system can name, which would be tried for good: its names are not to be changed.
 func unnameable(in *plan.Input) *plan.Verdict {
-	dir := podspec.LogDir(podspec.Ref{UID: string(in.Pod.UID), Namespace: in.Pod.Namespace, Name: in.Pod.Name})
+	dir := podspec.LogDir(podspec.Ref{UID: in.Pod.UID, Namespace: in.Pod.Namespace, Name: in.Pod.Name})
 	if in.Begun() || len(dir) <= podspec.MaxName {
 		return nil
 	}

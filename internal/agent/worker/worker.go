@@ -85,7 +85,7 @@ func New(cfg Config, pod *v1.Pod) *Worker {
 		ongoing: map[plan.Key]*operation{}, retries: newRetries(), facts: plan.Facts{}, stale: map[string]bool{},
 		granted: deviceWatch{devices: cfg.Devices, actions: cfg.Actions},
 	}
-	w.view = cfg.Runtime.View(w.uid, w.terminationMessage)
+	w.view = cfg.Runtime.View(w.podUID(), w.terminationMessage)
 	w.pod = pod
 	if pod.DeletionTimestamp != nil {
 		// It was deleted before this agent saw it: only what is left of its grace, but for the shortest. The API writes whole seconds.
@@ -101,7 +101,7 @@ func New(cfg Config, pod *v1.Pod) *Worker {
 // NewOrphan makes the worker of a pod that the runtime holds and the API server does not know: it is removed.
 func NewOrphan(cfg Config, ref podspec.Ref) *Worker {
 	pod := &v1.Pod{}
-	pod.Name, pod.Namespace, pod.UID = ref.Name, ref.Namespace, uidOf(ref)
+	pod.Name, pod.Namespace, pod.UID = ref.Name, ref.Namespace, ref.UID
 	w := New(cfg, pod)
 	w.stopBy = time.Now().Add(plan.ShortestGrace) // nobody knows any more what it wanted
 	w.Gone()

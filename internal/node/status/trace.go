@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/errdefs"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"monopod.dev/monopod/internal/admin/protocol"
@@ -61,7 +62,7 @@ func (t *Teller) Trace(ctx context.Context, namespace, name string) (protocol.Tr
 
 // addLogs adds the first log lines of the containers that the agent has begun with.
 func (t *Teller) addLogs(pod *podstarts.Pod) (unread []protocol.Unknown) {
-	dir := filepath.Join(t.cfg.PodLogsDir, podspec.LogDir(podspec.Ref{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}))
+	dir := filepath.Join(t.cfg.PodLogsDir, podspec.LogDir(podspec.Ref{UID: types.UID(pod.UID), Namespace: pod.Namespace, Name: pod.Name}))
 	looked := map[string]bool{"": true}
 	for _, s := range pod.Steps {
 		if looked[s.Container] {

@@ -71,7 +71,7 @@ func New(config Config) (*Controller, error) {
 	c.config.Kept = cmp.Or(config.Kept, keptEnded)
 	c.loop = podsbynode.New(podsbynode.Config{
 		Pods: config.Pods, PodChanged: c.podChanged, PodGone: c.podGone, Nodes: config.Nodes, NodeChanged: c.nodeChanged, NodeGone: c.nodeGone,
-		Workers: workers, Sync: c.sync, Trouble: "a pod could not be removed yet, trying again", Log: c.config.Log,
+		Workers: workers, Sync: c.sync, Log: c.config.Log,
 	})
 	return c, c.loop.Follow()
 }

@@ -46,10 +46,9 @@ type Config struct {
 	// Workers is how many pods are looked at at a time.
 	Workers int
 	// Sync does what is to be done about a pod, which is the cache's, and nil where it is not there any more. It says after which time the pod is to be looked at
-	// again if nothing happens before, 0: at no time. After an error it is called again; Trouble is what the log says then.
-	Sync    func(ctx context.Context, which Pod, pod *corev1.Pod) (again time.Duration, err error)
-	Trouble string
-	Log     *slog.Logger
+	// again if nothing happens before, 0: at no time. After an error, which is logged, it is called again.
+	Sync func(ctx context.Context, which Pod, pod *corev1.Pod) (again time.Duration, err error)
+	Log  *slog.Logger
 }
 
 // Loop looks at pods for the sake of their nodes, each by one worker at a time. Its methods are safe for concurrent use.
@@ -109,7 +108,7 @@ func (l *Loop) podChanged(old, pod *corev1.Pod) {
 func (l *Loop) Run(ctx context.Context) error {
 	cache.WaitFor(ctx, "", l.known...)
 	l.queue.Run(ctx, l.config.Workers, l.sync, func(pod Pod, err error) {
-		l.config.Log.Warn(l.config.Trouble, "namespace", pod.Namespace, "pod", pod.Name, "error", err)
+		l.config.Log.Warn("a pod could not be deleted yet, trying again", "namespace", pod.Namespace, "pod", pod.Name, "error", err)
 	})
 	return nil
 }

@@ -61,7 +61,7 @@ func TestLoop(t *testing.T) {
 	}
 	var l *Loop
 	l = New(Config{
-		Pods: known.Core().V1().Pods(), Nodes: known.Core().V1().Nodes(), Workers: 2, Trouble: "again", Log: slog.New(slog.DiscardHandler),
+		Pods: known.Core().V1().Pods(), Nodes: known.Core().V1().Nodes(), Workers: 2, Log: slog.New(slog.DiscardHandler),
 		PodChanged:  func(old, pod *corev1.Pod) { l.Look(Of(pod)) },
 		PodGone:     func(pod *corev1.Pod) { note("gone " + string(pod.UID)) },
 		NodeChanged: func(_, node *corev1.Node) { note("node " + node.Name) },

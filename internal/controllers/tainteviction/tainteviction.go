@@ -60,7 +60,7 @@ func New(config Config) (*Controller, error) {
 	c.config.Log = cmp.Or(config.Log, slog.New(slog.DiscardHandler))
 	c.loop = podsbynode.New(podsbynode.Config{
 		Pods: config.Pods, PodChanged: c.podChanged, PodGone: func(pod *corev1.Pod) { c.forget(pod.UID) }, Nodes: config.Nodes, NodeChanged: c.nodeChanged,
-		Workers: workers, Sync: c.sync, Trouble: "a pod could not be deleted from a tainted node yet, trying again", Log: c.config.Log,
+		Workers: workers, Sync: c.sync, Log: c.config.Log,
 	})
 	return c, c.loop.Follow()
 }

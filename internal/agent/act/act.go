@@ -63,7 +63,7 @@ func (acts *Actions) Do(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 	if !ok {
 		return errors.New("unknown action " + string(a.Verb))
 	}
-	return acts.step(ctx, pod, string(a.Verb), cmp.Or(a.Container, a.Volume), func() error { return atPoints(ctx, pod, a, do) })
+	return acts.step(ctx, pod, string(a.Verb), cmp.Or(a.ContainerName, a.Volume), func() error { return atPoints(ctx, pod, a, do) })
 }
 
 func atPoints(ctx context.Context, pod *v1.Pod, a plan.Action, do doer) error {

@@ -32,7 +32,7 @@ type HookHandler interface {
 
 // postStart runs the hook of a container that was just started. When it fails the plan has the container stopped.
 func (h *Hooks) postStart(ctx context.Context, pod *v1.Pod, a plan.Action) error {
-	_, c := pods.ContainerNamed(&pod.Spec, a.Container)
+	_, c := pods.ContainerNamed(&pod.Spec, a.ContainerName)
 	if c == nil || c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (h *Hooks) postStart(ctx context.Context, pod *v1.Pod, a plan.Action) error
 // preStop runs the hook of a container that is to be stopped. Whatever comes of it, the stop follows.
 func (h *Hooks) preStop(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 	h.Tell.stop(pod, a)
-	_, c := pods.ContainerNamed(&pod.Spec, a.Container)
+	_, c := pods.ContainerNamed(&pod.Spec, a.ContainerName)
 	if c == nil || c.Lifecycle == nil || c.Lifecycle.PreStop == nil {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (h *Hooks) run(ctx context.Context, pod *v1.Pod, c *v1.Container, a plan.Ac
 	if ips := h.Node.podIPs(pod, a.Sandbox); len(ips) > 0 {
 		ip = ips[0]
 	}
-	answer := h.Handler.Hook(ctx, handlers.Subject{Pod: pod, Container: c, ID: a.ID, IP: ip}, hook)
+	answer := h.Handler.Hook(ctx, handlers.Subject{Pod: pod, Container: c, ID: a.ContainerID, IP: ip}, hook)
 	switch answer.Result {
 	case handlers.Success:
 		return nil

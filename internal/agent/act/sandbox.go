@@ -105,7 +105,7 @@ func (s *Sandboxes) notice(pod *v1.Pod, notices []podspec.Notice) {
 }
 
 func (s *Sandboxes) stop(ctx context.Context, _ *v1.Pod, a plan.Action) error {
-	return s.end(ctx, a.ID)
+	return s.end(ctx, a.SandboxID)
 }
 
 func (s *Sandboxes) end(ctx context.Context, id string) error {
@@ -119,14 +119,14 @@ func (s *Sandboxes) end(ctx context.Context, id string) error {
 }
 
 func (s *Sandboxes) remove(ctx context.Context, _ *v1.Pod, a plan.Action) error {
-	if err := s.end(ctx, a.ID); err != nil {
+	if err := s.end(ctx, a.SandboxID); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, cri.ChangeTimeout)
 	defer cancel()
-	_, err := s.Runtime.RemovePodSandbox(ctx, &criv1.RemovePodSandboxRequest{PodSandboxId: a.ID})
+	_, err := s.Runtime.RemovePodSandbox(ctx, &criv1.RemovePodSandboxRequest{PodSandboxId: a.SandboxID})
 	if err != nil && !gone(err) {
-		return fmt.Errorf("remove sandbox %s: %s", a.ID, text(err))
+		return fmt.Errorf("remove sandbox %s: %s", a.SandboxID, text(err))
 	}
 	return nil
 }

@@ -41,9 +41,9 @@ type StartFiles interface {
 
 // start gets the image, creates the container and starts it.
 func (s *Starts) start(ctx context.Context, pod *v1.Pod, a plan.Action) error {
-	_, c := pods.ContainerNamed(&pod.Spec, a.Container)
+	_, c := pods.ContainerNamed(&pod.Spec, a.ContainerName)
 	if c == nil {
-		return errors.New("the pod has no container " + a.Container)
+		return errors.New("the pod has no container " + a.ContainerName)
 	}
 	if name := pods.TargetOf(&pod.Spec, c.Name); name != "" && a.Target == "" {
 		return s.failed(ctx, pod, c, because(plan.ReasonCreateConfigError, fmt.Errorf("unable to find target container %q: it does not run", name)))

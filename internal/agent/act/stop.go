@@ -44,9 +44,9 @@ func (s *Stops) stop(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 	seconds := int64((left + time.Second - 1) / time.Second)
 	ctx, cancel := context.WithTimeout(ctx, left+cri.ChangeTimeout)
 	defer cancel()
-	_, err := s.Runtime.StopContainer(ctx, &criv1.StopContainerRequest{ContainerId: a.ID, Timeout: seconds})
+	_, err := s.Runtime.StopContainer(ctx, &criv1.StopContainerRequest{ContainerId: a.ContainerID, Timeout: seconds})
 	if err != nil && !gone(err) {
-		return fmt.Errorf("stop container %s (%s): %s", a.Container, a.ID, text(err))
+		return fmt.Errorf("stop container %s (%s): %s", a.ContainerName, a.ContainerID, text(err))
 	}
 	return nil
 }
@@ -54,11 +54,11 @@ func (s *Stops) stop(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 func (s *Stops) remove(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, cri.ChangeTimeout)
 	defer cancel()
-	_, err := s.Runtime.RemoveContainer(ctx, &criv1.RemoveContainerRequest{ContainerId: a.ID})
+	_, err := s.Runtime.RemoveContainer(ctx, &criv1.RemoveContainerRequest{ContainerId: a.ContainerID})
 	if err != nil && !gone(err) {
-		return fmt.Errorf("remove container %s: %s", a.ID, text(err))
+		return fmt.Errorf("remove container %s: %s", a.ContainerID, text(err))
 	}
-	return s.Links.Remove(loglinks.Container{Pod: pod.Name, Namespace: pod.Namespace, Name: a.Container, ID: a.ID})
+	return s.Links.Remove(loglinks.Container{Pod: pod.Name, Namespace: pod.Namespace, Name: a.ContainerName, ID: a.ContainerID})
 }
 
 // stop tells of a stop that begins, once.
@@ -68,7 +68,7 @@ func (t *Tell) stop(pod *v1.Pod, a plan.Action) {
 	}
 	why := a.Why
 	if why == "" {
-		why = "Stopping container " + a.Container
+		why = "Stopping container " + a.ContainerName
 	}
-	t.Event(pod, a.Container, v1.EventTypeNormal, "Killing", why)
+	t.Event(pod, a.ContainerName, v1.EventTypeNormal, "Killing", why)
 }

@@ -165,20 +165,14 @@ func stopSignal(s cri.Signal) v1.Signal {
 
 // forget drops what is remembered of containers and sandboxes that are gone.
 func (v *View) forget(o *plan.Observed) {
-	here := map[string]bool{}
-	for _, c := range o.Containers {
-		here[c.ID] = true
-	}
-	for _, s := range o.Sandboxes {
-		here[s.ID] = true
-	}
+	sandboxes, containers := o.IDs()
 	for id := range v.ended {
-		if !here[id] {
+		if !containers[id] {
 			delete(v.ended, id)
 		}
 	}
 	for id := range v.ips {
-		if !here[id] {
+		if !sandboxes[id] {
 			delete(v.ips, id)
 		}
 	}

@@ -199,7 +199,9 @@ func (in *Input) changed(f *fate) bool {
 }
 
 // replaced says that a container has ended because it was stopped for its specification had changed: it is started again whatever the policy says.
-func (in *Input) replaced(f *fate) bool { return in.changed(f) && in.Facts.of(Stopping, f.last.ID) }
+func (in *Input) replaced(f *fate) bool {
+	return in.changed(f) && in.Facts.ofContainer(Stopping, f.last.ID)
+}
 
 // Begun says that an agent has taken the pod before: it is not turned away for what this one thinks of it.
 func (in *Input) Begun() bool {

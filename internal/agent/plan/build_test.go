@@ -104,22 +104,28 @@ func gone(in *Input) {
 	in.Gone, in.StopBy = true, now.Add(time.Second)
 }
 
+// keyOf is the key of an action on what has this name or ID.
+func keyOf(v Verb, on string) Key {
+	a := Action{Verb: v, Volume: on, ContainerName: on, SandboxID: on, ContainerID: on}
+	return a.Key()
+}
+
 func ongoing(v Verb, on string) option {
-	return func(in *Input) { in.Ongoing[Key{v, on}] = Ongoing{} }
+	return func(in *Input) { in.Ongoing[keyOf(v, on)] = Ongoing{} }
 }
 
 // fact is one of a container that was noted so long ago.
 func fact(what What, id string, before time.Duration) option {
-	return func(in *Input) { in.Facts[Fact{what, id}] = ago(before) }
+	return func(in *Input) { in.Facts[Fact{What: what, ContainerID: id}] = ago(before) }
 }
 
 func stopping(id string, left time.Duration) option {
-	return func(in *Input) { in.Ongoing[Key{StopContainer, id}] = Ongoing{StopBy: now.Add(left)} }
+	return func(in *Input) { in.Ongoing[keyOf(StopContainer, id)] = Ongoing{StopBy: now.Add(left)} }
 }
 
 func failure(v Verb, on, reason string, before time.Duration, count int) option {
 	return func(in *Input) {
-		in.Failures[Key{v, on}] = Failure{Reason: reason, Message: "it failed", At: ago(before), Count: count}
+		in.Failures[keyOf(v, on)] = Failure{Reason: reason, Message: "it failed", At: ago(before), Count: count}
 	}
 }
 
@@ -144,7 +150,7 @@ func mounted(names ...string) option {
 	return func(in *Input) {
 		volumes(names...)(in)
 		for _, n := range names {
-			in.Facts.note(Fact{Mounted, n})
+			in.Facts.note(Fact{What: Mounted, Volume: n})
 		}
 	}
 }
@@ -181,7 +187,7 @@ func said(res Result) string {
 		lines = append(lines, sayAction(a))
 	}
 	for _, k := range res.Cancel {
-		lines = append(lines, strings.TrimSpace(fmt.Sprintf("cancel %s %s", k.Verb, k.On)))
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("cancel %s %s", k.Verb, k.On())))
 	}
 	slices.Sort(lines)
 	if !res.Wake.IsZero() {
@@ -200,9 +206,9 @@ func sayActionAt(a Action, now time.Time) string {
 	case CreateSandbox:
 		return strings.TrimSpace(fmt.Sprintf("CreateSandbox #%d %s", a.Attempt, strings.Join(a.Replaces, ",")))
 	case StartContainer:
-		return fmt.Sprintf("StartContainer %s #%d step %d in %s", a.Container, a.Attempt, a.Step, a.Sandbox.ID)
+		return fmt.Sprintf("StartContainer %s #%d step %d in %s", a.ContainerName, a.Attempt, a.Step, a.Sandbox.ID)
 	case StopContainer, PreStop:
-		return fmt.Sprintf("%s %s within %s", a.Verb, a.ID, a.StopBy.Sub(now))
+		return fmt.Sprintf("%s %s within %s", a.Verb, a.ContainerID, a.StopBy.Sub(now))
 	case MountVolume, UpdateVolume:
 		return string(a.Verb) + " " + a.Volume
 	case Release:
@@ -210,7 +216,7 @@ func sayActionAt(a Action, now time.Time) string {
 			return "Release all"
 		}
 	}
-	return strings.TrimSpace(string(a.Verb) + " " + a.ID)
+	return strings.TrimSpace(fmt.Sprintf("%s %s%s", a.Verb, a.SandboxID, a.ContainerID))
 }
 
 // sayStatus is the gist of a status as text.

@@ -97,7 +97,7 @@ func (in *Input) lacksDevices(a *assessment, f *fate) string {
 	if !in.Facts.Has(Granted) || a.sandbox == nil || !f.role.AmongInit() && !a.initialized {
 		return "" // it is not its turn; what was said before was about the grant, which comes before the sandbox
 	}
-	if fail, failed := in.Failures[Key{StartContainer, f.spec.Name}]; failed {
+	if fail, failed := in.Failures[Key{Verb: StartContainer, ContainerName: f.spec.Name}]; failed {
 		if fail.Reason == ReasonDevicesNotReady {
 			return fail.Message
 		}

@@ -32,12 +32,10 @@ const (
 // Fact is something that has become true of the pod, or of one of its volumes or containers.
 type Fact struct {
 	What What
-	// On is the volume's name or the container's ID; empty: the fact is of the pod.
-	On string
+	// Volume is the name of the volume that it is of, ContainerID the container; neither: the fact is of the pod.
+	Volume      string
+	ContainerID string
 }
-
-// ofContainer says that it is a fact of a container.
-func (f Fact) ofContainer() bool { return f.On != "" && f.What != Mounted }
 
 // Facts are the effects of actions that neither the runtime nor the API server can be asked for, each with the time that belongs to it. They are the
 // worker's memory: an agent that has been started again has none, so what it cannot tell is done again (docs/LIFECYCLE.md says what that may be).
@@ -46,7 +44,7 @@ type Facts map[Fact]time.Time
 func (f Facts) note(what Fact) { f[what] = time.Time{} }
 
 // Has says that a fact of the pod holds.
-func (f Facts) Has(what What) bool { return f.of(what, "") }
+func (f Facts) Has(what What) bool { return f.has(Fact{What: what}) }
 
 // Set makes a fact of the pod hold, or not.
 func (f Facts) Set(what What, holds bool) {
@@ -57,8 +55,14 @@ func (f Facts) Set(what What, holds bool) {
 	}
 }
 
-func (f Facts) of(what What, on string) bool {
-	_, holds := f[Fact{what, on}]
+func (f Facts) ofVolume(what What, name string) bool { return f.has(Fact{What: what, Volume: name}) }
+
+func (f Facts) ofContainer(what What, id string) bool {
+	return f.has(Fact{What: what, ContainerID: id})
+}
+
+func (f Facts) has(fact Fact) bool {
+	_, holds := f[fact]
 	return holds
 }
 
@@ -82,24 +86,26 @@ func (f Facts) Ended(a *Action, succeeded bool) {
 
 // Forget drops the facts of containers that are not among those observed.
 func (f Facts) Forget(o *Observed) {
-	here := o.ids()
-	maps.DeleteFunc(f, func(fact Fact, _ time.Time) bool { return fact.ofContainer() && !here[fact.On] })
+	_, containers := o.IDs()
+	maps.DeleteFunc(f, func(fact Fact, _ time.Time) bool { return fact.ContainerID != "" && !containers[fact.ContainerID] })
 }
 
 // ForgetFailures drops the failures of actions on what is gone.
 func ForgetFailures(failures map[Key]Failure, o *Observed) {
-	here := o.ids()
-	maps.DeleteFunc(failures, func(k Key, _ Failure) bool { return k.ByID() && !here[k.On] })
+	sandboxes, containers := o.IDs()
+	maps.DeleteFunc(failures, func(k Key, _ Failure) bool {
+		return k.SandboxID != "" && !sandboxes[k.SandboxID] || k.ContainerID != "" && !containers[k.ContainerID]
+	})
 }
 
-// ids are those of all sandboxes and containers.
-func (o *Observed) ids() map[string]bool {
-	here := map[string]bool{}
+// IDs are those of all sandboxes and containers.
+func (o *Observed) IDs() (sandboxes map[string]bool, containers map[string]bool) {
+	sandboxes, containers = map[string]bool{}, map[string]bool{}
 	for i := range o.Sandboxes {
-		here[o.Sandboxes[i].ID] = true
+		sandboxes[o.Sandboxes[i].ID] = true
 	}
 	for i := range o.Containers {
-		here[o.Containers[i].ID] = true
+		containers[o.Containers[i].ID] = true
 	}
-	return here
+	return sandboxes, containers
 }

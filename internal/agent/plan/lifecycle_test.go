@@ -79,8 +79,8 @@ func made(before time.Duration) func(*Container) {
 
 func preStopping(id string, left time.Duration) option {
 	return func(in *Input) {
-		in.Ongoing[Key{PreStop, id}] = Ongoing{StopBy: now.Add(left)}
-		in.Facts[Fact{Stopping, id}] = now.Add(left)
+		in.Ongoing[Key{Verb: PreStop, ContainerID: id}] = Ongoing{StopBy: now.Add(left)}
+		in.Facts[Fact{What: Stopping, ContainerID: id}] = now.Add(left)
 	}
 }
 

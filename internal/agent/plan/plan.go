@@ -47,10 +47,11 @@ type Input struct {
 // Action is one thing to do. Which fields are used depends on the verb.
 type Action struct {
 	Verb Verb
-	// ID is the sandbox's or container's.
-	ID string
-	// Container is the name of the container, Volume of the volume.
-	Container, Volume string
+	// SandboxID and ContainerID are of what is there: the one of the two that the verb is about.
+	SandboxID   string
+	ContainerID string
+	// ContainerName is the name of the container, Volume of the volume.
+	ContainerName, Volume string
 	// Attempt is the sandbox's attempt, or the container's restart count.
 	Attempt uint32
 	// Step is the back-off step that the new container is born with.
@@ -176,11 +177,11 @@ func (d *decision) terminate() {
 	removed := map[string]bool{}
 	for _, s := range d.in.Observed.Sandboxes {
 		removed[s.ID] = true
-		d.do(Action{Verb: RemoveSandbox, ID: s.ID})
+		d.do(Action{Verb: RemoveSandbox, SandboxID: s.ID})
 	}
 	for _, c := range d.in.Observed.Containers {
 		if !removed[c.SandboxID] {
-			d.do(Action{Verb: RemoveContainer, ID: c.ID, Container: c.Name})
+			d.do(Action{Verb: RemoveContainer, ContainerID: c.ID, ContainerName: c.Name})
 		}
 	}
 	switch {
@@ -203,7 +204,7 @@ func (d *decision) finish() {
 	d.prune()
 	for _, s := range d.in.Observed.Sandboxes {
 		if s.Ready {
-			d.do(Action{Verb: StopSandbox, ID: s.ID})
+			d.do(Action{Verb: StopSandbox, SandboxID: s.ID})
 		}
 	}
 	if !d.in.Facts.Has(Released) {

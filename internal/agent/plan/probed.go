@@ -47,7 +47,7 @@ func saidBy(a Answer, before bool) bool { return a == Yes || a == NotKnown && be
 
 // postStartDue says that the container's postStart hook has not run to its end. A status that tells of it as running was written after that.
 func (in *Input) postStartDue(f *fate) bool {
-	if f.spec.Lifecycle == nil || f.spec.Lifecycle.PostStart == nil || in.Facts.of(PostStarted, f.last.ID) {
+	if f.spec.Lifecycle == nil || f.spec.Lifecycle.PostStart == nil || in.Facts.ofContainer(PostStarted, f.last.ID) {
 		return false
 	}
 	return f.prior == nil || f.prior.State.Running == nil || bareID(f.prior.ContainerID) != f.last.ID

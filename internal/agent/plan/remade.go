@@ -46,7 +46,7 @@ func (in *Input) isRemade(c *v1.ContainerStatus) bool {
 	id, now := bareID(ended.ContainerID), in.Hashes[c.Name]
 	for i := range in.Observed.Containers {
 		if old := &in.Observed.Containers[i]; old.ID == id {
-			return in.Facts.of(Stopping, id) && old.Hash != "" && now != "" && old.Hash != now
+			return in.Facts.ofContainer(Stopping, id) && old.Hash != "" && now != "" && old.Hash != now
 		}
 	}
 	return false

@@ -60,8 +60,8 @@ func (d *decision) renew() bool {
 }
 
 // ongoing says that an action is under way.
-func (d *decision) ongoing(v Verb, on string) bool {
-	_, ok := d.in.Ongoing[Key{v, on}]
+func (d *decision) ongoing(k Key) bool {
+	_, ok := d.in.Ongoing[k]
 	return ok
 }
 
@@ -70,11 +70,11 @@ func (d *decision) mountVolumes() bool {
 	done := true
 	for i := range d.in.Pod.Spec.Volumes {
 		name := d.in.Pod.Spec.Volumes[i].Name
-		if d.in.Facts.of(Mounted, name) {
+		if d.in.Facts.ofVolume(Mounted, name) {
 			continue
 		}
 		done = false
-		if !d.ongoing(UpdateVolume, name) { // both write it
+		if !d.ongoing(Key{Verb: UpdateVolume, Volume: name}) { // both write it
 			d.do(Action{Verb: MountVolume, Volume: name})
 		}
 	}
@@ -83,11 +83,11 @@ func (d *decision) mountVolumes() bool {
 
 // updateVolumes has volumes follow what they show, once the pod has its sandbox: until then they are made of what is new.
 func (d *decision) updateVolumes() {
-	if d.ongoing(CreateSandbox, "") {
+	if d.ongoing(Key{Verb: CreateSandbox}) {
 		return
 	}
 	for i := range d.in.Pod.Spec.Volumes {
-		if name := d.in.Pod.Spec.Volumes[i].Name; d.in.Stale[name] && !d.ongoing(MountVolume, name) {
+		if name := d.in.Pod.Spec.Volumes[i].Name; d.in.Stale[name] && !d.ongoing(Key{Verb: MountVolume, Volume: name}) {
 			d.do(Action{Verb: UpdateVolume, Volume: name})
 		}
 	}
@@ -105,7 +105,7 @@ func (d *decision) settle() bool {
 	}
 	for _, s := range d.in.Observed.Sandboxes {
 		if s.Ready && s.ID != d.a.sandbox.ID {
-			d.do(Action{Verb: StopSandbox, ID: s.ID})
+			d.do(Action{Verb: StopSandbox, SandboxID: s.ID})
 		}
 	}
 	return settled
@@ -158,15 +158,15 @@ func (d *decision) runContainer(f *fate) {
 		}
 		if f.last != nil && f.last.State == Created && !f.last.lost {
 			// Left by an attempt that did not get to start it: its name is freed, then it is made afresh.
-			if _, starting := d.in.Ongoing[Key{StartContainer, f.spec.Name}]; !starting {
-				d.do(Action{Verb: RemoveContainer, ID: f.last.ID, Container: f.spec.Name})
+			if _, starting := d.in.Ongoing[Key{Verb: StartContainer, ContainerName: f.spec.Name}]; !starting {
+				d.do(Action{Verb: RemoveContainer, ContainerID: f.last.ID, ContainerName: f.spec.Name})
 			}
 			return
 		}
 		d.do(Action{
-			Verb: StartContainer, Container: f.spec.Name, Sandbox: d.a.sandbox, Attempt: uint32(f.attempt), Step: f.step, Target: d.target(f),
+			Verb: StartContainer, ContainerName: f.spec.Name, Sandbox: d.a.sandbox, Attempt: uint32(f.attempt), Step: f.step, Target: d.target(f),
 		})
-		if fail, ok := d.in.Failures[Key{StartContainer, f.spec.Name}]; ok && fail.showsAttempt(d.in.Now) {
+		if fail, ok := d.in.Failures[Key{Verb: StartContainer, ContainerName: f.spec.Name}]; ok && fail.showsAttempt(d.in.Now) {
 			d.wake(fail.At.Add(attemptShown))
 		}
 	}
@@ -190,8 +190,8 @@ func (d *decision) target(f *fate) string {
 func (d *decision) lookAfter(f *fate) {
 	c, by := f.last, d.in.Now.Add(OwnGrace(d.in.Pod))
 	probed := d.in.Probed[c.ID]
-	hook, hookFailed := d.in.Failures[Key{PostStart, c.ID}]
-	_, stopping := d.in.Facts[Fact{Stopping, c.ID}]
+	hook, hookFailed := d.in.Failures[Key{Verb: PostStart, ContainerID: c.ID}]
+	_, stopping := d.in.Facts[Fact{What: Stopping, ContainerID: c.ID}]
 	switch {
 	case c.State == Unknown:
 		d.stop(c, d.in.Now, fmt.Sprintf("Container %s is in an unknown state, it will be killed", c.Name), true)
@@ -208,7 +208,7 @@ func (d *decision) lookAfter(f *fate) {
 		// Why it is being stopped is past, as a probe that has failed and then succeeded: it goes on with it.
 		d.stop(c, by, "", true)
 	case c.State == Running && d.in.postStartDue(f):
-		d.do(Action{Verb: PostStart, ID: c.ID, Container: c.Name, Sandbox: d.a.sandbox})
+		d.do(Action{Verb: PostStart, ContainerID: c.ID, ContainerName: c.Name, Sandbox: d.a.sandbox})
 	}
 }
 
@@ -228,7 +228,7 @@ func (d *decision) prune() {
 				continue
 			}
 			if kept {
-				d.do(Action{Verb: RemoveContainer, ID: c.ID, Container: c.Name})
+				d.do(Action{Verb: RemoveContainer, ContainerID: c.ID, ContainerName: c.Name})
 			}
 			held[c.SandboxID] = held[c.SandboxID] || !kept
 			kept = true
@@ -240,7 +240,7 @@ func (d *decision) prune() {
 	}
 	for _, s := range d.in.Observed.Sandboxes {
 		if !s.Ready && !held[s.ID] {
-			d.do(Action{Verb: RemoveSandbox, ID: s.ID})
+			d.do(Action{Verb: RemoveSandbox, SandboxID: s.ID})
 		}
 	}
 }

@@ -105,7 +105,7 @@ func phase(in *Input, a *assessment, st *v1.PodStatus) {
 // beforeSandbox is why there is no sandbox yet, if something has failed: of volumes the first.
 func (in *Input) beforeSandbox() (f Failure, failed bool) {
 	for i := range in.Pod.Spec.Volumes {
-		if f, failed = in.Failures[Key{MountVolume, in.Pod.Spec.Volumes[i].Name}]; failed {
+		if f, failed = in.Failures[Key{Verb: MountVolume, Volume: in.Pod.Spec.Volumes[i].Name}]; failed {
 			return f, true
 		}
 	}
@@ -299,10 +299,10 @@ func (in *Input) waitingAgain(a *assessment, f *fate) (reason, message string) {
 	if why := in.lacksDevices(a, f); why != "" {
 		return ReasonDevicesNotReady, why
 	}
-	if fail, ok := in.Failures[Key{StartContainer, f.spec.Name}]; ok {
+	if fail, ok := in.Failures[Key{Verb: StartContainer, ContainerName: f.spec.Name}]; ok {
 		return in.failed(f, fail)
 	}
-	if _, ok := in.Ongoing[Key{StartContainer, f.spec.Name}]; ok {
+	if _, ok := in.Ongoing[Key{Verb: StartContainer, ContainerName: f.spec.Name}]; ok {
 		return ReasonContainerCreating, ""
 	}
 	return "", ""
@@ -310,7 +310,7 @@ func (in *Input) waitingAgain(a *assessment, f *fate) (reason, message string) {
 
 // waitingFirst says why a container has not been started.
 func (in *Input) waitingFirst(a *assessment, f *fate) (reason, message string) {
-	switch fail, failed := in.Failures[Key{StartContainer, f.spec.Name}]; {
+	switch fail, failed := in.Failures[Key{Verb: StartContainer, ContainerName: f.spec.Name}]; {
 	case f.last != nil && f.last.State == Unknown:
 		return ReasonStatusUnknown, "the runtime cannot tell the state of the container; it will be stopped"
 	case a.verdict == nil && in.lacksDevices(a, f) != "":

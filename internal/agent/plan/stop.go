@@ -50,19 +50,19 @@ func (d *decision) halt(by time.Time, why string) (rest bool) {
 // stop ends a container: its preStop hook runs, then it is stopped when it is its turn, all of it within the time. The time of a stop that has begun is only
 // ever shortened.
 func (d *decision) stop(c *Container, by time.Time, why string, turn bool) {
-	begun, told := d.in.Facts[Fact{Stopping, c.ID}]
+	begun, told := d.in.Facts[Fact{What: Stopping, ContainerID: c.ID}]
 	if told && begun.Before(by) {
 		by = begun
 	}
 	over := !d.in.Now.Before(by)
 	_, spec := pods.ContainerNamed(&d.in.Pod.Spec, c.Name)
 	hooked := spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PreStop != nil && c.State == Running
-	if hooked && !over && !d.in.Facts.of(PreStopped, c.ID) {
-		d.do(Action{Verb: PreStop, ID: c.ID, Container: c.Name, Sandbox: d.in.Observed.sandbox(c.SandboxID), StopBy: by, Why: why, Told: told})
+	if hooked && !over && !d.in.Facts.ofContainer(PreStopped, c.ID) {
+		d.do(Action{Verb: PreStop, ContainerID: c.ID, ContainerName: c.Name, Sandbox: d.in.Observed.sandbox(c.SandboxID), StopBy: by, Why: why, Told: told})
 		d.wake(by)
 		return
 	}
-	d.cancel(Key{PreStop, c.ID}) // its time is over
+	d.cancel(Key{Verb: PreStop, ContainerID: c.ID}) // its time is over
 	if !turn && !over {
 		d.wake(by)
 		return
@@ -70,7 +70,7 @@ func (d *decision) stop(c *Container, by time.Time, why string, turn bool) {
 	if least := d.in.Now.Add(minimalGrace); (hooked || !turn) && by.Before(least) {
 		by = least
 	}
-	d.do(Action{Verb: StopContainer, ID: c.ID, Container: c.Name, StopBy: by, Why: why, Told: told})
+	d.do(Action{Verb: StopContainer, ContainerID: c.ID, ContainerName: c.Name, StopBy: by, Why: why, Told: told})
 }
 
 // OwnGrace is how long a pod's containers have by its specification.

@@ -178,7 +178,7 @@ func (p *play) container(name string, change func(*Container), err error) error 
 func (p *play) ended(well bool, verb Verb, rest []string) error {
 	key := Key{Verb: verb}
 	if verbs[verb].on != nil {
-		key.On, rest = rest[0], rest[1:]
+		key, rest = keyOf(verb, rest[0]), rest[1:]
 	}
 	a, ok := p.actions[key]
 	if !ok {
@@ -207,13 +207,13 @@ func (p *play) carriedOut(a *Action, rest []string) error {
 		}
 		o.Sandboxes = append(o.Sandboxes, Sandbox{ID: fmt.Sprint("s", a.Attempt), Attempt: a.Attempt, Ready: true, IPs: []string{"10.61.0.5"}, CreatedAt: p.now()})
 	case StopSandbox:
-		o.sandbox(a.ID).Ready = false
+		o.sandbox(a.SandboxID).Ready = false
 	case RemoveSandbox:
-		o.Sandboxes = slices.DeleteFunc(o.Sandboxes, func(s Sandbox) bool { return s.ID == a.ID })
-		o.Containers = slices.DeleteFunc(o.Containers, func(c Container) bool { return c.SandboxID == a.ID })
+		o.Sandboxes = slices.DeleteFunc(o.Sandboxes, func(s Sandbox) bool { return s.ID == a.SandboxID })
+		o.Containers = slices.DeleteFunc(o.Containers, func(c Container) bool { return c.SandboxID == a.SandboxID })
 	case StartContainer:
 		o.Containers = append(o.Containers, Container{
-			ID: fmt.Sprint(a.Container, a.Attempt), Name: a.Container, Attempt: int32(a.Attempt), Step: a.Step, SandboxID: a.Sandbox.ID, State: Running,
+			ID: fmt.Sprint(a.ContainerName, a.Attempt), Name: a.ContainerName, Attempt: int32(a.Attempt), Step: a.Step, SandboxID: a.Sandbox.ID, State: Running,
 			CreatedAt: p.now(), StartedAt: p.now(), Image: "img",
 		})
 	case StopContainer:
@@ -224,9 +224,9 @@ func (p *play) carriedOut(a *Action, rest []string) error {
 				return err
 			}
 		}
-		return p.container(a.ID, func(c *Container) { p.exit(c, int32(code)) }, nil)
+		return p.container(a.ContainerID, func(c *Container) { p.exit(c, int32(code)) }, nil)
 	case RemoveContainer:
-		o.Containers = slices.DeleteFunc(o.Containers, func(c Container) bool { return c.ID == a.ID })
+		o.Containers = slices.DeleteFunc(o.Containers, func(c Container) bool { return c.ID == a.ContainerID })
 	}
 	return nil
 }
@@ -243,7 +243,7 @@ func (p *play) decide() string {
 	res := Plan(in)
 	var lines []string
 	for _, k := range res.Cancel {
-		lines = append(lines, strings.TrimSpace(fmt.Sprintf("cancel %s %s", k.Verb, k.On)))
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("cancel %s %s", k.Verb, k.On())))
 		delete(p.actions, k)
 		delete(in.Ongoing, k)
 	}

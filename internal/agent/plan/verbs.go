@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -39,39 +40,38 @@ const (
 
 // verb is what is to be known of a kind of action beside how it is carried out.
 type verb struct {
-	// on is what an action works on, of which there is one at a time; nil: the pod as a whole.
-	on func(*Action) string
-	// byID: on is the ID of a container or a sandbox, with which its failures are forgotten.
-	byID bool
+	// on puts what an action works on, of which there is one at a time, into its key; nil: the pod as a whole.
+	on func(*Key, *Action)
 	// begins: it brings something into being, so it is cancelled when the pod is to end.
 	begins bool
 	// begun, done and ended note the facts that come of it: when it begins, when it has succeeded, and when it has ended in whatever way.
 	begun, done, ended func(Facts, *Action)
 }
 
-func container(a *Action) string { return a.Container }
-func volume(a *Action) string    { return a.Volume }
-func id(a *Action) string        { return a.ID }
+func ofVolume(k *Key, a *Action)    { k.Volume = a.Volume }
+func ofName(k *Key, a *Action)      { k.ContainerName = a.ContainerName }
+func ofSandbox(k *Key, a *Action)   { k.SandboxID = a.SandboxID }
+func ofContainer(k *Key, a *Action) { k.ContainerID = a.ContainerID }
 
 // verbs has what there is to know of each verb. A new one is a row here and a file of package act.
 var verbs = map[Verb]verb{
 	GrantDevices: {begins: true, done: func(f Facts, _ *Action) { f.note(Fact{What: Granted}) }},
-	MountVolume: {on: volume, begins: true, done: func(f Facts, a *Action) {
-		f.note(Fact{Mounted, a.Volume})
+	MountVolume: {on: ofVolume, begins: true, done: func(f Facts, a *Action) {
+		f.note(Fact{What: Mounted, Volume: a.Volume})
 	}},
-	UpdateVolume:   {on: volume, begins: true},
+	UpdateVolume:   {on: ofVolume, begins: true},
 	CreateSandbox:  {begins: true},
-	StopSandbox:    {on: id, byID: true},
-	RemoveSandbox:  {on: id, byID: true},
-	StartContainer: {on: container, begins: true},
-	PostStart: {on: id, byID: true, begins: true, done: func(f Facts, a *Action) {
-		f.note(Fact{PostStarted, a.ID})
+	StopSandbox:    {on: ofSandbox},
+	RemoveSandbox:  {on: ofSandbox},
+	StartContainer: {on: ofName, begins: true},
+	PostStart: {on: ofContainer, begins: true, done: func(f Facts, a *Action) {
+		f.note(Fact{What: PostStarted, ContainerID: a.ContainerID})
 	}},
-	PreStop: {on: id, byID: true, begun: stopBegun, ended: func(f Facts, a *Action) {
-		f.note(Fact{PreStopped, a.ID})
+	PreStop: {on: ofContainer, begun: stopBegun, ended: func(f Facts, a *Action) {
+		f.note(Fact{What: PreStopped, ContainerID: a.ContainerID})
 	}},
-	StopContainer:   {on: id, byID: true, begun: stopBegun},
-	RemoveContainer: {on: id, byID: true},
+	StopContainer:   {on: ofContainer, begun: stopBegun},
+	RemoveContainer: {on: ofContainer},
 	Release: {done: func(f Facts, a *Action) {
 		f.note(Fact{What: Released})
 		if a.Final {
@@ -85,7 +85,7 @@ var verbs = map[Verb]verb{
 
 // stopBegun notes by when the container is to have ended; a time that was set is only shortened.
 func stopBegun(f Facts, a *Action) {
-	of := Fact{Stopping, a.ID}
+	of := Fact{What: Stopping, ContainerID: a.ContainerID}
 	if by, begun := f[of]; !begun || a.StopBy.Before(by) {
 		f[of] = a.StopBy
 	}
@@ -94,23 +94,28 @@ func stopBegun(f Facts, a *Action) {
 // Key names what an action works on; of two actions with one key only one is under way.
 type Key struct {
 	Verb Verb
-	On   string
+	// At most one of these is set; none: it works on the pod as a whole. A container that is not there yet is known by its name.
+	Volume, ContainerName string
+	SandboxID             string
+	ContainerID           string
+}
+
+// On is the name or the ID of what the action works on, to be read; empty: the pod as a whole.
+func (k Key) On() string {
+	return cmp.Or(k.Volume, k.ContainerName, string(k.SandboxID), string(k.ContainerID))
 }
 
 // Key returns the action's key.
 func (a *Action) Key() Key {
 	k := Key{Verb: a.Verb}
 	if on := verbs[a.Verb].on; on != nil {
-		k.On = on(a)
+		on(&k, a)
 	}
 	return k
 }
 
 // begins says that the action brings something into being, so that it is cancelled when the pod is to end.
 func (k Key) begins() bool { return verbs[k.Verb].begins }
-
-// ByID says that the key names a container or a sandbox by its ID.
-func (k Key) ByID() bool { return verbs[k.Verb].byID }
 
 // Verbs are all the kinds of actions, in no order.
 func Verbs() []Verb { return slices.Collect(maps.Keys(verbs)) }

@@ -44,7 +44,7 @@ func (w *Worker) begin(ctx context.Context, pod *v1.Pod, a *plan.Action) {
 		delete(w.stale, a.Volume)
 	}
 	w.facts.Begun(a)
-	w.log.Debug("action", "verb", a.Verb, "on", key.On)
+	w.log.Debug("action", "verb", a.Verb, "on", key.On())
 	w.ops.Go(func() {
 		err := w.cfg.Actions.Do(ctx, pod, op.action)
 		r := result{op: op, cancelled: ctx.Err() != nil, err: err}
@@ -73,7 +73,7 @@ func (w *Worker) finished(r result) {
 		return
 	}
 	if key.Verb == plan.UpdateVolume {
-		w.stale[key.On] = true
+		w.stale[key.Volume] = true
 	}
 	if r.cancelled {
 		return
@@ -89,7 +89,7 @@ func (w *Worker) finished(r result) {
 	case plan.StopContainer, plan.StopSandbox, plan.RemoveSandbox:
 		w.cfg.Actions.Event(r.op.pod, "", v1.EventTypeWarning, "FailedKillPod", "error killing pod: "+r.err.Error())
 	}
-	w.log.Warn("an action failed; it is tried again", "verb", r.op.action.Verb, "on", key.On, "reason", f.Reason,
+	w.log.Warn("an action failed; it is tried again", "verb", r.op.action.Verb, "on", key.On(), "reason", f.Reason,
 		"failures", f.Count, "error", r.err, "again", time.Until(f.RetryAt()).Round(time.Millisecond))
 }
 

@@ -32,13 +32,13 @@ func pulling() (*Worker, *v1.Pod) {
 
 // begun is an attempt to start a container.
 func (w *Worker) begun(pod *v1.Pod, container string) *operation {
-	op := &operation{action: plan.Action{Verb: plan.StartContainer, Container: container}, pod: pod, begun: time.Now()}
+	op := &operation{action: plan.Action{Verb: plan.StartContainer, ContainerName: container}, pod: pod, begun: time.Now()}
 	w.ongoing[op.action.Key()] = op
 	return op
 }
 
 func (w *Worker) failure(container string) plan.Failure {
-	return w.retries.failures[plan.Key{Verb: plan.StartContainer, On: container}]
+	return w.retries.failures[plan.Key{Verb: plan.StartContainer, ContainerName: container}]
 }
 
 func TestBackOffOfPulls(t *testing.T) {

@@ -53,7 +53,7 @@ func (w *Worker) tellBackOffs(pod *v1.Pod, old, now *v1.PodStatus) {
 			w.cfg.Actions.Event(pod, c.Name, v1.EventTypeWarning, "BackOff", fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)",
 				c.Name, pod.Name, pod.Namespace, pod.UID))
 		case plan.ReasonImagePullBackOff:
-			w.cfg.Actions.Event(pod, c.Name, v1.EventTypeNormal, "BackOff", plan.BackOffPulling(w.retries.failures[plan.Key{Verb: plan.StartContainer, On: c.Name}].Image))
+			w.cfg.Actions.Event(pod, c.Name, v1.EventTypeNormal, "BackOff", plan.BackOffPulling(w.retries.failures[plan.Key{Verb: plan.StartContainer, ContainerName: c.Name}].Image))
 			w.cfg.Actions.Event(pod, c.Name, v1.EventTypeWarning, "Failed", "Error: "+plan.ReasonImagePullBackOff)
 		}
 	}

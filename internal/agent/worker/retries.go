@@ -74,7 +74,7 @@ func (r *retries) havePulled(op *operation, failed string) {
 	if op.action.Verb != plan.StartContainer {
 		return
 	}
-	_, c := pods.ContainerNamed(&op.pod.Spec, op.action.Container)
+	_, c := pods.ContainerNamed(&op.pod.Spec, op.action.ContainerName)
 	if c == nil {
 		return
 	}
@@ -109,8 +109,8 @@ func (r *retries) noteChanges(wish *wish) {
 	}
 	for k, f := range r.failures {
 		// Also a container whose devices are on record, and were not to be found when it was made: its runtime says so in words of its own.
-		waits := wish.devices && (f.Reason == plan.ReasonDevicesNotReady || k.Verb == plan.StartContainer && !f.Pulls() && asksForDevices(wish.pod, k.On))
-		waits = waits || k.Verb == plan.StartContainer && f.Image != "" && !stillWants(wish.pod, k.On, f.Image)
+		waits := wish.devices && (f.Reason == plan.ReasonDevicesNotReady || k.Verb == plan.StartContainer && !f.Pulls() && asksForDevices(wish.pod, k.ContainerName))
+		waits = waits || k.Verb == plan.StartContainer && f.Image != "" && !stillWants(wish.pod, k.ContainerName, f.Image)
 		waits = waits || wish.objects && (f.Reason == plan.ReasonCreateConfigError || f.Reason == plan.ReasonFailedVolumes || f.Pulls() && len(wish.pod.Spec.ImagePullSecrets) > 0)
 		if waits {
 			delete(r.failures, k)

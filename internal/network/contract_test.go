@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/tree"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/bridge"
 	"monopod.dev/monopod/internal/network/choice"
@@ -142,7 +143,7 @@ func (h *testHost) sandbox(name string) string {
 func (h *testHost) path(name string) string { return filepath.Join(h.dir, "ns-"+name) }
 
 func (h *testHost) request(id string, ports ...network.HostPort) network.Request {
-	return network.Request{SandboxID: id, NetNS: h.path(id), HostPorts: ports, Pod: network.PodInfo{Namespace: "default", Name: id, UID: id}}
+	return network.Request{SandboxID: ids.SandboxID(id), NetNS: h.path(id), HostPorts: ports, Pod: network.PodInfo{Namespace: "default", Name: id, UID: id}}
 }
 
 // setup connects a sandbox, which there is.
@@ -354,7 +355,7 @@ func TestRestart(t *testing.T) {
 		a, b := h.connect("a"), h.connect("b")
 		h.restart()
 		h.wantConnected("a", a)
-		h.must(h.Reconcile(h.Context(), map[string]string{"a": h.path("a"), "b": h.path("b")}))
+		h.must(h.Reconcile(h.Context(), map[ids.SandboxID]string{"a": h.path("a"), "b": h.path("b")}))
 		h.must(h.Status(h.Context()))
 		for id, res := range map[string]network.Result{"a": a, "b": b} {
 			if again := h.setup(id); !reflect.DeepEqual(again, res) {
@@ -381,7 +382,7 @@ func TestLeftovers(t *testing.T) {
 		harness.DropNetNS(h, h.path("lost"))
 		h.restart()
 		for range 2 {
-			h.must(h.Reconcile(h.Context(), map[string]string{"a": h.path("a"), "b": ""}))
+			h.must(h.Reconcile(h.Context(), map[ids.SandboxID]string{"a": h.path("a"), "b": ""}))
 		}
 		h.wantDisconnected("left")
 		h.wantConnected("a", a)
@@ -413,7 +414,7 @@ func TestRanges(t *testing.T) {
 		}
 		c := h.connect("c")
 		h.restart()
-		h.must(h.Reconcile(h.Context(), map[string]string{"a": h.path("a"), "b": h.path("b"), "c": h.path("c")}))
+		h.must(h.Reconcile(h.Context(), map[ids.SandboxID]string{"a": h.path("a"), "b": h.path("b"), "c": h.path("c")}))
 		d := h.connect("d")
 		for id, res := range map[string]network.Result{"c": c, "d": d} {
 			if !secondRange.Contains(res.IPs[0]) {
@@ -435,7 +436,7 @@ func TestInterfaceStats(t *testing.T) {
 		h.connect("gone")
 		h.must(h.Teardown(h.Context(), "gone"))
 		harness.DropNetNS(h, h.path("gone"))
-		all := map[string]string{"a": h.path("a"), "stranger": h.path("stranger"), "gone": h.path("gone"), "none": h.path("none")}
+		all := map[ids.SandboxID]string{"a": h.path("a"), "stranger": h.path("stranger"), "gone": h.path("gone"), "none": h.path("none")}
 		read := func() network.InterfaceStat {
 			h.Helper()
 			got, err := h.InterfaceStats(h.Context(), all)
@@ -489,7 +490,7 @@ func TestManyAtOnce(t *testing.T) {
 			}
 			seen[of[0]] = true
 		}
-		all(func(i, _ int) error { return h.Teardown(h.Context(), fmt.Sprint("s", i)) })
+		all(func(i, _ int) error { return h.Teardown(h.Context(), ids.SandboxID(fmt.Sprint("s", i))) })
 		for i := range sandboxes {
 			h.wantDisconnected(fmt.Sprint("s", i))
 		}

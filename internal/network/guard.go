@@ -3,11 +3,13 @@ package network
 import (
 	"context"
 	"net/netip"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Endpoint is a sandbox of the network as somebody knows it who judges what it sends and receives.
 type Endpoint struct {
-	SandboxID string
+	SandboxID ids.SandboxID
 	// Pod is whose sandbox it is; empty where nobody knows any more.
 	Pod       PodInfo
 	Addresses []netip.Addr
@@ -20,5 +22,5 @@ type Guard interface {
 	// starts. It may be told again. What it returns waits until all that is to hold for the sandbox does; its error is that of the sandbox's Setup.
 	Connecting(Endpoint) (settled func(context.Context) error)
 	// Disconnected is told that sandboxes' interfaces are gone, and their addresses free.
-	Disconnected(sandboxIDs ...string)
+	Disconnected(sandboxIDs ...ids.SandboxID)
 }

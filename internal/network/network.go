@@ -3,6 +3,8 @@ package network
 import (
 	"context"
 	"net/netip"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Network connects the sandboxes of a node. The built-in bridge is one, the plugins of CNI are another, and the choice of both is a third; contract_test.go holds
@@ -26,12 +28,12 @@ type Network interface {
 	// Teardown disconnects a sandbox, whether its namespace is there still or not. When it returns its host ports are free; its addresses are as soon as its interface is gone, which
 	// goes with the namespace, or else a moment later. It is idempotent: of a sandbox that nobody has connected it returns nil. It does not end with ctx. After an error the sandbox is still
 	// known, and Teardown may be called again.
-	Teardown(ctx context.Context, sandboxID string) error
+	Teardown(ctx context.Context, sandboxID ids.SandboxID) error
 
 	// Reconcile is called once a process has begun, before any Setup: live are the sandboxes that live, by id, with the paths of their network namespaces. Every other sandbox is torn
 	// down; those that live keep what they have. One whose path is empty, because its namespace cannot be found, keeps what it has, too, and is left as it is. Reconcile goes on after an error,
 	// and returns all of them.
-	Reconcile(ctx context.Context, live map[string]string) error
+	Reconcile(ctx context.Context, live map[ids.SandboxID]string) error
 
 	// Status is nil when a new sandbox could be connected. Where something is missing that the network has made, it is made again. The error says what an operator has to do. It takes
 	// no longer than a moment.
@@ -45,7 +47,7 @@ type Network interface {
 
 	// InterfaceStats reads the counters of sandboxes' interfaces. They are given by their ids, with the paths of their network namespaces. A sandbox that is gone, or that
 	// nobody has connected, is left out. With an error the result has those that could be read. The result is the caller's.
-	InterfaceStats(ctx context.Context, sandboxes map[string]string) (map[string][]InterfaceStat, error)
+	InterfaceStats(ctx context.Context, sandboxes map[ids.SandboxID]string) (map[ids.SandboxID][]InterfaceStat, error)
 
 	// Remove takes away all that the network has made on the host, for all sandboxes, and forgets them. It goes on after an error, and returns all of them. It is idempotent.
 	Remove(ctx context.Context) error

@@ -3,11 +3,13 @@ package network
 import (
 	"fmt"
 	"net/netip"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Request says how to connect a sandbox.
 type Request struct {
-	SandboxID string
+	SandboxID ids.SandboxID
 	// NetNS is the path of its network namespace.
 	NetNS string
 	// HostPorts are the ports of the host that lead to the sandbox.

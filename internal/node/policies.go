@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"monopod.dev/monopod/internal/config"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/netpolicy"
 	"monopod.dev/monopod/internal/network"
 )
@@ -21,12 +22,18 @@ var _ network.Guard = guard{}
 // Connecting implements network.Guard.
 func (g guard) Connecting(e network.Endpoint) func(context.Context) error {
 	return g.policies.Connecting(netpolicy.Endpoint{
-		SandboxID: e.SandboxID, Namespace: e.Pod.Namespace, Name: e.Pod.Name, UID: e.Pod.UID, Addresses: e.Addresses,
+		SandboxID: string(e.SandboxID), Namespace: e.Pod.Namespace, Name: e.Pod.Name, UID: e.Pod.UID, Addresses: e.Addresses,
 	})
 }
 
 // Disconnected implements network.Guard.
-func (g guard) Disconnected(sandboxIDs ...string) { g.policies.Disconnected(sandboxIDs...) }
+func (g guard) Disconnected(sandboxIDs ...ids.SandboxID) {
+	gone := make([]string, 0, len(sandboxIDs))
+	for _, id := range sandboxIDs {
+		gone = append(gone, string(id))
+	}
+	g.policies.Disconnected(gone...)
+}
 
 // policiesRole enforces network policies for pods of the built-in network. The runtime opens it, whose network asks it.
 type policiesRole struct {

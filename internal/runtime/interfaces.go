@@ -8,6 +8,7 @@ import (
 	"monopod.dev/monopod/internal/executor/protocol"
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/store"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network/bridge"
 	"monopod.dev/monopod/internal/runtime/container/end"
 	"monopod.dev/monopod/internal/runtime/container/life"
@@ -41,7 +42,7 @@ type Network interface {
 	sandbox.Network
 	// Reconcile makes the addresses in use those of the live sandboxes, by id, with the paths of their network namespaces. One whose
 	// path is empty keeps what it has, and is left as it is.
-	Reconcile(ctx context.Context, live map[string]string) error
+	Reconcile(ctx context.Context, live map[ids.SandboxID]string) error
 	// Status is nil when sandboxes can be connected.
 	Status(ctx context.Context) error
 	// Warnings is what this host cannot give its pods, in words.

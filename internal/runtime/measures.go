@@ -58,7 +58,7 @@ func (m *measures) sandboxesStats(ctx context.Context, f *cri.PodSandboxStatsFil
 func (m *measures) readSandboxes(ctx context.Context, all []stats.Sandbox) iter.Seq[*cri.PodSandboxStats] {
 	interfaces, at := m.stats.Interfaces(ctx, all)
 	return sideBySide(ctx, all, func(sb *stats.Sandbox) *cri.PodSandboxStats {
-		return m.stats.Sandbox(*sb, interfaces[sb.Attributes.GetId()], at)
+		return m.stats.Sandbox(*sb, interfaces[ids.SandboxID(sb.Attributes.GetId())], at)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/test/harness"
@@ -28,12 +29,12 @@ func (l latencies) at(percent int) time.Duration {
 // cycle connects and disconnects a sandbox, whose namespace is made before and ended after, as a runtime does.
 func (h *testHost) cycle(b *Bridge, id, path string, ports ...network.HostPort) (up, down time.Duration, err error) {
 	begin := time.Now()
-	if _, err := b.Setup(h.t.Context(), network.Request{SandboxID: id, NetNS: path, HostPorts: ports}); err != nil {
+	if _, err := b.Setup(h.t.Context(), network.Request{SandboxID: ids.SandboxID(id), NetNS: path, HostPorts: ports}); err != nil {
 		return 0, 0, err
 	}
 	up = time.Since(begin)
 	begin = time.Now()
-	err = b.Teardown(h.t.Context(), id)
+	err = b.Teardown(h.t.Context(), ids.SandboxID(id))
 	down = time.Since(begin)
 	h.drop(path)
 	return up, down, err
@@ -95,11 +96,11 @@ func TestCostIsFlat(t *testing.T) {
 	})
 	defer empty.Close()
 	many := int(300 / harness.SlowFactor())
-	live := map[string]string{}
+	live := map[ids.SandboxID]string{}
 	for i := range many {
 		id := fmt.Sprint("s", i)
-		live[id] = h.sandbox(id)
-		h.connectPorts(full, id, live[id], network.HostPort{Protocol: "TCP", HostPort: uint16(10000 + i), ContainerPort: 80})
+		live[ids.SandboxID(id)] = h.sandbox(id)
+		h.connectPorts(full, id, live[ids.SandboxID(id)], network.HostPort{Protocol: "TCP", HostPort: uint16(10000 + i), ContainerPort: 80})
 	}
 	var beside, alone latencies
 	for i := range 40 {

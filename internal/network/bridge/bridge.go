@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/vishvananda/netns"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/links"
@@ -172,7 +173,7 @@ func (b *Bridge) Prepare(_ context.Context, req network.Request) { b.sandboxes.p
 // Teardown disconnects the sandbox: its host ports are free when Teardown returns. Its addresses are free when its interface
 // is gone, which happens when its network namespace is removed (the caller's next step), or else a second later. It is
 // idempotent.
-func (b *Bridge) Teardown(_ context.Context, sandboxID string) error {
+func (b *Bridge) Teardown(_ context.Context, sandboxID ids.SandboxID) error {
 	return b.sandboxes.tearDown(sandboxID)
 }
 
@@ -181,19 +182,19 @@ func (b *Bridge) Teardown(_ context.Context, sandboxID string) error {
 // it is not, and one without a record keeps the addresses that its namespace shows. One whose path is empty, because its
 // namespace is not to be found and processes may be in it all the same, keeps what it has. It goes on after an error and
 // returns all.
-func (b *Bridge) Reconcile(ctx context.Context, live map[string]string) error {
+func (b *Bridge) Reconcile(ctx context.Context, live map[ids.SandboxID]string) error {
 	return b.sandboxes.reconcile(ctx, live)
 }
 
 // Has says that the sandbox has an address of this network.
-func (b *Bridge) Has(sandboxID string) bool {
+func (b *Bridge) Has(sandboxID ids.SandboxID) bool {
 	_, ok := b.ledger.Get(sandboxID)
 	return ok
 }
 
 // InterfaceStats returns the counters of the sandboxes' interfaces: sandboxID to the path of its network namespace. One
 // that this network has not connected is left out.
-func (b *Bridge) InterfaceStats(_ context.Context, sandboxes map[string]string) (map[string][]network.InterfaceStat, error) {
+func (b *Bridge) InterfaceStats(_ context.Context, sandboxes map[ids.SandboxID]string) (map[ids.SandboxID][]network.InterfaceStat, error) {
 	return b.links.Counters(b.sandboxes.places.byIndex(sandboxes))
 }
 

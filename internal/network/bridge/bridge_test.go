@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/links"
@@ -39,7 +40,7 @@ func ranges(all ...string) (out []netip.Prefix) {
 
 func (h *testHost) setup(b *Bridge, id, path string) netip.Addr {
 	h.t.Helper()
-	res, err := b.Setup(h.t.Context(), network.Request{SandboxID: id, NetNS: path})
+	res, err := b.Setup(h.t.Context(), network.Request{SandboxID: ids.SandboxID(id), NetNS: path})
 	h.must(err)
 	if len(res.IPs) != 1 || res.Interface != "eth0" || res.Gateway != lease.GatewayOf(b.ledger.Ranges()[0]) {
 		h.t.Fatalf("result %+v", res)
@@ -185,7 +186,7 @@ func TestAddressThatGetsFreeMeanwhileIsFound(t *testing.T) {
 		if a := h.setup(b, id, ns); a.String() != "10.202.0.2" {
 			t.Fatalf("the only address is %s", a)
 		}
-		h.must(b.Teardown(t.Context(), id))
+		h.must(b.Teardown(t.Context(), ids.SandboxID(id)))
 		h.drop(ns) // the kernel tells when the interface has ended with it
 	}
 }
@@ -260,8 +261,8 @@ func TestRestartAndReconcile(t *testing.T) {
 	if n := after.ledger.InUse(); n != 5 {
 		t.Errorf("%d records were read, not 5", n)
 	}
-	h.must(after.Reconcile(t.Context(), map[string]string{"stays": stays, "lost": lost, "unpinned": ""}))
-	if got := after.ledger.Sandboxes(); !slices.Equal(got, []string{"lost", "stays", "unpinned"}) {
+	h.must(after.Reconcile(t.Context(), map[ids.SandboxID]string{"stays": stays, "lost": lost, "unpinned": ""}))
+	if got := after.ledger.Sandboxes(); !slices.Equal(got, []ids.SandboxID{"lost", "stays", "unpinned"}) {
 		t.Errorf("after Reconcile %v have addresses", got)
 	}
 	if got := h.setup(after, "stays", stays); got != a {
@@ -402,7 +403,7 @@ func TestManyAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i, p := range paths {
 		wg.Go(func() {
-			res, err := b.Setup(t.Context(), network.Request{SandboxID: p, NetNS: p})
+			res, err := b.Setup(t.Context(), network.Request{SandboxID: ids.SandboxID(p), NetNS: p})
 			if err != nil {
 				t.Error(err)
 				return
@@ -417,7 +418,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	for _, p := range paths {
 		wg.Go(func() {
-			if err := b.Teardown(t.Context(), p); err != nil {
+			if err := b.Teardown(t.Context(), ids.SandboxID(p)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -485,7 +486,7 @@ func TestReadOnlySysctls(t *testing.T) {
 			t.Errorf("ranges %v", r)
 		}
 		for id, path := range map[string]string{"one": one, "two": two} {
-			if _, err := b.Setup(t.Context(), network.Request{SandboxID: id, NetNS: path}); err != nil {
+			if _, err := b.Setup(t.Context(), network.Request{SandboxID: ids.SandboxID(id), NetNS: path}); err != nil {
 				return err
 			}
 		}

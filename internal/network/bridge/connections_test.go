@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/test/harness"
@@ -78,7 +79,7 @@ func TestAPodCannotTakeAllConnections(t *testing.T) {
 	greedy, other := h.sandbox("greedy"), h.sandbox("other")
 	var addresses []netip.Addr
 	for id, path := range map[string]string{"greedy": greedy, "other": other} {
-		res, err := b.Setup(t.Context(), network.Request{SandboxID: id, NetNS: path, Pod: network.PodInfo{Namespace: "shop", Name: id}})
+		res, err := b.Setup(t.Context(), network.Request{SandboxID: ids.SandboxID(id), NetNS: path, Pod: network.PodInfo{Namespace: "shop", Name: id}})
 		h.must(err)
 		if id == "greedy" {
 			addresses = res.IPs

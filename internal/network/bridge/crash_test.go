@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/podnet"
@@ -65,9 +66,9 @@ func doCrashJob(raw []byte) error {
 	case "start":
 		err = b.Start(ctx)
 	case "setup":
-		_, err = b.Setup(ctx, network.Request{SandboxID: job.SandboxID, NetNS: job.NetNS, HostPorts: job.HostPorts})
+		_, err = b.Setup(ctx, network.Request{SandboxID: ids.SandboxID(job.SandboxID), NetNS: job.NetNS, HostPorts: job.HostPorts})
 	case "teardown":
-		err = b.Teardown(ctx, job.SandboxID)
+		err = b.Teardown(ctx, ids.SandboxID(job.SandboxID))
 	case "update":
 		err = b.UpdatePodCIDR(ctx, job.Ranges)
 	}
@@ -112,9 +113,9 @@ func TestKilledBetweenSteps(t *testing.T) {
 			h.killed(crashJob{DB: path, Op: c.op, SandboxID: id, NetNS: ns, HostPorts: []network.HostPort{port}}, c.point)
 			what := fmt.Sprintf("%s, killed at %s, lives %v", c.op, c.point, lives)
 			b, end = open()
-			live := map[string]string{}
+			live := map[ids.SandboxID]string{}
 			if lives && c.op == "setup" {
-				live[id] = ns
+				live[ids.SandboxID(id)] = ns
 			}
 			if err := b.Reconcile(t.Context(), live); err != nil {
 				t.Errorf("%s: %v", what, err)
@@ -125,7 +126,7 @@ func TestKilledBetweenSteps(t *testing.T) {
 				if _, err := h.tryAsk("", "127.0.0.1:8080"); err != nil {
 					t.Errorf("%s: %v", what, err)
 				}
-				h.must(b.Teardown(t.Context(), id))
+				h.must(b.Teardown(t.Context(), ids.SandboxID(id)))
 				h.drop(ns)
 				h.must(b.sandboxes.leaving.now())
 			}
@@ -178,7 +179,7 @@ func TestLeavingOverARestart(t *testing.T) {
 	if rec, ok := again.ledger.Get("kept"); !ok || !rec.Leaving {
 		t.Errorf("after a restart: %+v", rec)
 	}
-	h.must(again.Reconcile(t.Context(), map[string]string{"next": filepath.Join(h.dir, "next")}))
+	h.must(again.Reconcile(t.Context(), map[ids.SandboxID]string{"next": filepath.Join(h.dir, "next")}))
 	h.inUse(again, "next")
 	// The same sandbox comes again while it leaves.
 	h.must(again.Teardown(t.Context(), "next"))
@@ -188,8 +189,8 @@ func TestLeavingOverARestart(t *testing.T) {
 	h.ask("", "127.0.0.1:8080")
 	h.connectPorts(again, "two", h.sandbox("two"))
 	for _, id := range []string{"next", "two"} {
-		h.must(again.Teardown(t.Context(), id))
-		h.must(again.Teardown(t.Context(), id))
+		h.must(again.Teardown(t.Context(), ids.SandboxID(id)))
+		h.must(again.Teardown(t.Context(), ids.SandboxID(id)))
 	}
 	h.inUse(again)
 	if left := h.ports(); len(left) != 0 {

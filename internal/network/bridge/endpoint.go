@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
 )
@@ -16,9 +17,9 @@ func (noGuard) Connecting(network.Endpoint) func(context.Context) error {
 }
 
 // Disconnected implements Guard.
-func (noGuard) Disconnected(...string) {}
+func (noGuard) Disconnected(...ids.SandboxID) {}
 
-func endpointOf(sandboxID string, rec lease.Lease) network.Endpoint {
+func endpointOf(sandboxID ids.SandboxID, rec lease.Lease) network.Endpoint {
 	e := network.Endpoint{SandboxID: sandboxID, Pod: rec.PodInfo}
 	for _, a := range rec.Addresses {
 		e.Addresses = append(e.Addresses, a.Address.Addr())

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/test/harness"
@@ -16,7 +17,7 @@ import (
 // doorman is a guard that notes what it is told.
 type doorman struct {
 	mu     sync.Mutex
-	known  map[string]network.Endpoint
+	known  map[ids.SandboxID]network.Endpoint
 	refuse error
 	// met is called when a sandbox waits.
 	met func(network.Endpoint)
@@ -34,15 +35,15 @@ func (d *doorman) Connecting(e network.Endpoint) func(context.Context) error {
 	}
 }
 
-func (d *doorman) Disconnected(ids ...string) {
+func (d *doorman) Disconnected(gone ...ids.SandboxID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, id := range ids {
+	for _, id := range gone {
 		delete(d.known, id)
 	}
 }
 
-func (d *doorman) get(id string) (network.Endpoint, bool) {
+func (d *doorman) get(id ids.SandboxID) (network.Endpoint, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e, ok := d.known[id]
@@ -53,7 +54,7 @@ func (d *doorman) get(id string) (network.Endpoint, bool) {
 // refuses is not connected.
 func TestGuard(t *testing.T) {
 	h := newHost(t)
-	g := &doorman{known: map[string]network.Endpoint{}}
+	g := &doorman{known: map[ids.SandboxID]network.Endpoint{}}
 	cfg := Config{Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}, DB: h.openDB("db"), Guard: g}
 	b := h.bridge(cfg)
 	pod := network.PodInfo{Namespace: "shop", Name: "web", UID: "u1"}
@@ -77,12 +78,12 @@ func TestGuard(t *testing.T) {
 		t.Error("a sandbox whose guard refused has an address")
 	}
 	// A sandbox that lived before the process did is not asked about again, but the guard is told.
-	g.known = map[string]network.Endpoint{}
+	g.known = map[ids.SandboxID]network.Endpoint{}
 	again := h.bridge(cfg)
 	if e, ok := g.get("s1"); !ok || e.Pod != pod || !slices.Equal(e.Addresses, early.Addresses) {
 		t.Errorf("after a restart the guard knows %+v", e)
 	}
-	h.must(again.Reconcile(t.Context(), map[string]string{"s1": req.NetNS}))
+	h.must(again.Reconcile(t.Context(), map[ids.SandboxID]string{"s1": req.NetNS}))
 	h.must(again.Teardown(t.Context(), "s1"))
 	h.drop(req.NetNS)
 	h.inUse(again)

@@ -11,6 +11,7 @@ import (
 
 	"monopod.dev/monopod/internal/host/nlsock"
 	"monopod.dev/monopod/internal/host/ruleset"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/links"
@@ -75,7 +76,7 @@ func (f *flows) forgetPorts(recs ...lease.Lease) error {
 
 // forgetSandboxes makes the kernel forget what sandboxes that are gone have left open: an established connection of which nobody hears stays for five days, so
 // pods that come and go could fill the table in spite of the bound. Where the table has room for all that it does not matter, and costs nothing.
-func (f *flows) forgetSandboxes(recs map[string]lease.Lease) {
+func (f *flows) forgetSandboxes(recs map[ids.SandboxID]lease.Lease) {
 	if !f.crowded() {
 		return
 	}

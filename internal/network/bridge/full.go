@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/rules"
 )
@@ -13,7 +14,7 @@ import (
 // full are the sandboxes that were refused connections, as was told last.
 type full struct {
 	mu   sync.Mutex
-	pods map[string]string // by sandboxes
+	pods map[ids.SandboxID]string // by sandboxes
 }
 
 // tell says of each pod that is at its bound, once for as long as it is.
@@ -28,7 +29,7 @@ func (f *full) tell(ctx context.Context, r *rules.Rules, ledger *lease.Ledger, l
 	if len(found) == 0 && len(f.pods) == 0 {
 		return
 	}
-	full := map[string]string{} // pods by sandboxes
+	full := map[ids.SandboxID]string{} // pods by sandboxes
 	for id, rec := range ledger.All() {
 		if slices.ContainsFunc(rec.Addresses, func(a lease.Address) bool { return slices.Contains(found, a.Address.Addr()) }) {
 			full[id] = rec.Pod

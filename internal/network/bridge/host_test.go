@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/tree"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network/links"
 	"monopod.dev/monopod/internal/state"
 	"monopod.dev/monopod/test/harness"
@@ -323,7 +324,7 @@ func nodad(a netip.Addr) int {
 }
 
 // inUse waits until these sandboxes, and no others, have addresses.
-func (h *testHost) inUse(b *Bridge, want ...string) {
+func (h *testHost) inUse(b *Bridge, want ...ids.SandboxID) {
 	h.t.Helper()
 	harness.Eventually(h.t, fmt.Sprintf("the sandboxes with addresses are %v", want), func() (bool, string) {
 		got := b.ledger.Sandboxes()

@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/links"
@@ -238,7 +239,7 @@ func TestUpgradeToTwoFamilies(t *testing.T) {
 	}
 	h.must(state.NewTable[record](db, "network-addresses").Put("old", record{netip.MustParsePrefix("10.201.0.2/24"), lease.GatewayOf(dualRanges[0]), lease.HostInterface("mpt0", "old")}))
 	b := h.bridge(Config{DB: db, Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}})
-	h.must(b.Reconcile(t.Context(), map[string]string{"old": old}))
+	h.must(b.Reconcile(t.Context(), map[ids.SandboxID]string{"old": old}))
 	if ips := h.connectPorts(b, "old", old); len(ips) != 1 || ips[0].String() != "10.201.0.2" {
 		t.Errorf("the old sandbox has %v", ips)
 	}

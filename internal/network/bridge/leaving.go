@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/nlsock"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network/lease"
 )
 
@@ -44,15 +45,15 @@ type departed interface {
 	// end looks the host's end of a pair up.
 	end(name string) (index int, found bool, err error)
 	// lock takes the lock of a sandbox, under which it may leave.
-	lock(sandboxID string) (unlock func())
+	lock(sandboxID ids.SandboxID) (unlock func())
 	// left is the lease of a sandbox that leaves; ok: it does.
-	left(sandboxID string) (rec lease.Lease, ok bool)
+	left(sandboxID ids.SandboxID) (rec lease.Lease, ok bool)
 	// clear deletes the interfaces, and frees what the sandboxes have. It is called with their locks held.
-	clear(interfaces []string, recs map[string]lease.Lease) error
+	clear(interfaces []string, recs map[ids.SandboxID]lease.Lease) error
 }
 
 type departure struct {
-	sandboxID string
+	sandboxID ids.SandboxID
 	number    uint64 // tells it from the next one of the same sandbox, which may be connected again and leave once more
 	index     int    // of the interface; 0: there was none
 	deadline  time.Time
@@ -97,7 +98,7 @@ func (l *leaving) close() {
 }
 
 // add begins to wait for an interface. It may be gone already.
-func (l *leaving) add(sandboxID, name string) error {
+func (l *leaving) add(sandboxID ids.SandboxID, name string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, ok := l.pending[name]; ok {
@@ -238,18 +239,18 @@ func (l *leaving) free() {
 
 // finish does so for these, with the locks of their sandboxes.
 func (l *leaving) finish(due map[string]departure, overdue []string) error {
-	var ids []string
+	var gone []ids.SandboxID
 	for _, d := range due {
-		ids = append(ids, d.sandboxID)
+		gone = append(gone, d.sandboxID)
 	}
-	slices.Sort(ids) // only this takes several locks, so any order would do
-	for _, id := range ids {
+	slices.Sort(gone) // only this takes several locks, so any order would do
+	for _, id := range gone {
 		defer l.from.lock(id)()
 	}
 	// Meanwhile one may have been connected again, and even be leaving once more.
 	stale := l.stale(due)
-	recs := map[string]lease.Lease{}
-	ids = slices.DeleteFunc(ids, func(id string) bool {
+	recs := map[ids.SandboxID]lease.Lease{}
+	gone = slices.DeleteFunc(gone, func(id ids.SandboxID) bool {
 		rec, ok := l.from.left(id)
 		if !ok || stale[id] {
 			return true
@@ -257,21 +258,21 @@ func (l *leaving) finish(due map[string]departure, overdue []string) error {
 		recs[id] = rec
 		return false
 	})
-	overdue = slices.DeleteFunc(overdue, func(name string) bool { return !slices.Contains(ids, due[name].sandboxID) })
+	overdue = slices.DeleteFunc(overdue, func(name string) bool { return !slices.Contains(gone, due[name].sandboxID) })
 	return l.from.clear(overdue, recs)
 }
 
 // stale are the sandboxes of departures that are not waited for any more.
-func (l *leaving) stale(due map[string]departure) map[string]bool {
+func (l *leaving) stale(due map[string]departure) map[ids.SandboxID]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ids := map[string]bool{}
+	stale := map[ids.SandboxID]bool{}
 	for name, d := range due {
 		if l.pending[name].number != d.number {
-			ids[d.sandboxID] = true
+			stale[d.sandboxID] = true
 		}
 	}
-	return ids
+	return stale
 }
 
 // some says whether anything is pending.

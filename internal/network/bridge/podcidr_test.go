@@ -7,6 +7,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/podnet"
 )
@@ -61,7 +62,7 @@ func TestUpdatePodCIDR(t *testing.T) {
 	}
 	// It holds over a restart.
 	b = h.bridge(cfg)
-	h.must(b.Reconcile(t.Context(), map[string]string{"old": old, "young": young}))
+	h.must(b.Reconcile(t.Context(), map[ids.SandboxID]string{"old": old, "young": young}))
 	if got := b.ledger.Ranges(); !slices.Equal(got, ranges("10.202.0.0/24", "fd00:202::/64")) {
 		t.Errorf("ranges after a restart: %v", got)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/links"
@@ -27,7 +28,7 @@ import (
 // connectPorts connects a sandbox with host ports.
 func (h *testHost) connectPorts(b *Bridge, id, path string, ports ...network.HostPort) []netip.Addr {
 	h.t.Helper()
-	res, err := b.Setup(h.t.Context(), network.Request{SandboxID: id, NetNS: path, HostPorts: ports, Pod: network.PodInfo{Namespace: "space", Name: "pod-" + id}})
+	res, err := b.Setup(h.t.Context(), network.Request{SandboxID: ids.SandboxID(id), NetNS: path, HostPorts: ports, Pod: network.PodInfo{Namespace: "space", Name: "pod-" + id}})
 	h.must(err)
 	return res.IPs
 }
@@ -290,7 +291,7 @@ func TestHostPortsAreRestored(t *testing.T) {
 	h.must(conn.Flush())
 	after := h.bridge(cfg)
 	reaches("restarted", 8080, true)
-	h.must(after.Reconcile(t.Context(), map[string]string{"pod": pod}))
+	h.must(after.Reconcile(t.Context(), map[ids.SandboxID]string{"pod": pod}))
 	reaches("reconciled", 8080, true)
 	reaches("reconciled", 8081, false)
 	// A map that was changed behind our back is no obstacle.
@@ -325,7 +326,7 @@ func TestTheNodesOwnPorts(t *testing.T) {
 	cfg.OwnPorts = []network.OwnPort{{Protocol: "TCP", Port: 6443, Of: "the API server's"}, {Protocol: "TCP", Port: 10250, Of: "the agent's"}}
 	b = h.bridge(cfg)
 	reached(false)
-	h.must(b.Reconcile(t.Context(), map[string]string{"thief": thief}))
+	h.must(b.Reconcile(t.Context(), map[ids.SandboxID]string{"thief": thief}))
 	h.connectPorts(b, "thief", thief, ports...) // it lives on
 	reached(false)
 	h.serve("", "127.0.0.1:6443")

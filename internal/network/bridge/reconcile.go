@@ -8,14 +8,15 @@ import (
 	"net/netip"
 	"slices"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/links"
 )
 
 // reconcile is Bridge.Reconcile.
-func (s *sandboxes) reconcile(ctx context.Context, live map[string]string) error {
-	var gone []string
+func (s *sandboxes) reconcile(ctx context.Context, live map[ids.SandboxID]string) error {
+	var gone []ids.SandboxID
 	for _, id := range s.ledger.Sandboxes() {
 		if _, ok := live[id]; !ok {
 			s.log.InfoContext(ctx, "freeing the address of a sandbox that is gone", "sandbox", id)
@@ -36,7 +37,7 @@ func (s *sandboxes) reconcile(ctx context.Context, live map[string]string) error
 }
 
 // restoreEnd does so for a sandbox into which there is no way: the host's side only.
-func (s *sandboxes) restoreEnd(sandboxID string) error {
+func (s *sandboxes) restoreEnd(sandboxID ids.SandboxID) error {
 	defer s.locks.Wait(sandboxID)()
 	rec, ok := s.ledger.Get(sandboxID)
 	bridge, found, err := s.links.Link(s.bridge)
@@ -50,7 +51,7 @@ func (s *sandboxes) restoreEnd(sandboxID string) error {
 }
 
 // restore connects a live sandbox again.
-func (s *sandboxes) restore(ctx context.Context, sandboxID, path string) error {
+func (s *sandboxes) restore(ctx context.Context, sandboxID ids.SandboxID, path string) error {
 	rec, ok := s.ledger.Get(sandboxID)
 	meanwhile := func() error { return nil } // Start has written what the ledger knew then
 	if !ok {
@@ -76,7 +77,7 @@ func (s *sandboxes) restore(ctx context.Context, sandboxID, path string) error {
 }
 
 // adopt writes down the addresses that a sandbox without a record has. One that has none gets some from Setup later.
-func (s *sandboxes) adopt(ctx context.Context, sandboxID, path string) error {
+func (s *sandboxes) adopt(ctx context.Context, sandboxID ids.SandboxID, path string) error {
 	found, err := links.Find(path)
 	if err != nil || len(found) == 0 {
 		return err

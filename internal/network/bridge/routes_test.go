@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/links"
@@ -214,7 +215,7 @@ func TestLostRoutesAreRepaired(t *testing.T) {
 // asBefore makes of a sandbox's connection what the version before had: a port of the bridge, others on the link.
 func (h *testHost) asBefore(b *Bridge, id, path string) {
 	h.t.Helper()
-	rec, ok := b.ledger.Get(id)
+	rec, ok := b.ledger.Get(ids.SandboxID(id))
 	if !ok {
 		h.t.Fatalf("%s has no addresses", id)
 	}
@@ -267,12 +268,12 @@ func TestSandboxesOfTheBridgeAreTakenOver(t *testing.T) {
 	h := newHost(t)
 	cfg := Config{DB: h.openDB("state.db"), Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}}
 	b := h.bridge(cfg)
-	paths := map[string]string{"one": h.sandbox("one"), "other": h.sandbox("other")}
-	ips := map[string][]netip.Addr{}
+	paths := map[ids.SandboxID]string{"one": h.sandbox("one"), "other": h.sandbox("other")}
+	ips := map[ids.SandboxID][]netip.Addr{}
 	for id, path := range paths {
-		ips[id] = h.connectPorts(b, id, path)
+		ips[id] = h.connectPorts(b, string(id), path)
 	}
-	want := map[string][]string{"": h.ways()}
+	want := map[ids.SandboxID][]string{"": h.ways()}
 	for id, path := range paths {
 		h.in(path, func() error { want[id] = h.ways(); return nil })
 	}
@@ -285,7 +286,7 @@ func TestSandboxesOfTheBridgeAreTakenOver(t *testing.T) {
 	conn.AddTable(&nftables.Table{Name: "mpt0", Family: nftables.TableFamilyBridge})
 	h.must(conn.Flush())
 	for id, path := range paths {
-		h.asBefore(b, id, path)
+		h.asBefore(b, string(id), path)
 	}
 	// On the bridge they reach each other and the host.
 	h.serve(paths["other"], "[::]:80")
@@ -314,7 +315,7 @@ func TestSandboxesOfTheBridgeAreTakenOver(t *testing.T) {
 			}
 			return err
 		})
-		end, err := netlink.LinkByName(lease.HostInterface("mpt0", id))
+		end, err := netlink.LinkByName(lease.HostInterface("mpt0", ids.SandboxID(id)))
 		h.must(err)
 		if a := end.Attrs(); a.MasterIndex != 0 || a.Group != (podnet.Network{Name: "mpt0"}).PortGroup() || a.RawFlags&unix.IFF_NOARP == 0 {
 			t.Errorf("the host's end of %s: %+v", id, a)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/vishvananda/netns"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/kit/keyed"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
@@ -26,7 +27,7 @@ type sandboxes struct {
 	places   *places
 	flows    *flows
 	leaving  *leaving
-	locks    keyed.Lock[string] // by sandbox
+	locks    keyed.Lock[ids.SandboxID] // by sandbox
 }
 
 // open opens what is needed beside, in the network namespace of the calling thread.

@@ -9,6 +9,7 @@ import (
 
 	"monopod.dev/monopod/internal/host/sockdiag"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
 )
@@ -99,7 +100,7 @@ func (s *sandboxes) setup(ctx context.Context, req network.Request, guarded bool
 }
 
 // refuses is why a sandbox cannot have these host ports, unless it has them already: then they lead nowhere, and it lives on.
-func (s *sandboxes) refuses(sandboxID string, ports []network.HostPort) error {
+func (s *sandboxes) refuses(sandboxID ids.SandboxID, ports []network.HostPort) error {
 	if _, known := s.ledger.Get(sandboxID); known {
 		return nil
 	}
@@ -107,7 +108,7 @@ func (s *sandboxes) refuses(sandboxID string, ports []network.HostPort) error {
 }
 
 // attach does what the lease says. It is called with the sandbox's lock held.
-func (s *sandboxes) attach(sandboxID string, rec lease.Lease, path string) (network.Result, error) {
+func (s *sandboxes) attach(sandboxID ids.SandboxID, rec lease.Lease, path string) (network.Result, error) {
 	index, has, err := s.links.Pairs.Connect(rec, path, func() error {
 		if err := failpoint.Hit("network/setup/connected"); err != nil {
 			return err
@@ -137,7 +138,7 @@ func (s *sandboxes) admit(rec lease.Lease, ports bool) error {
 }
 
 // warnOfListeners tells of processes of the host that listen where a sandbox is about to get host ports: what comes there is the sandbox's then.
-func (s *sandboxes) warnOfListeners(sandboxID string, rec lease.Lease) {
+func (s *sandboxes) warnOfListeners(sandboxID ids.SandboxID, rec lease.Lease) {
 	for _, p := range rec.HostPorts {
 		var who string
 		_ = onHost(s.hostNS, func() error { // it says nothing then

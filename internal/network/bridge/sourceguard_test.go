@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/links"
@@ -53,9 +54,9 @@ func TestSourceGuardIsSwitched(t *testing.T) {
 	if after := h.known(""); !slices.Equal(before, after) {
 		t.Errorf("the host knows\n%s\nand before\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
 	}
-	live := map[string]string{}
+	live := map[ids.SandboxID]string{}
 	for _, id := range b.ledger.Sandboxes() {
-		live[id] = filepath.Join(h.dir, id)
+		live[id] = filepath.Join(h.dir, string(id))
 	}
 	forged := ethernet(x.attacker.host, x.attacker.mac, 0x0800, ipv4(x.other.ip4, x.victim.ip4, udp("it is me, the other one")))
 	for _, off := range []bool{false, true, false} {
@@ -120,12 +121,12 @@ func TestSourceGuardIsReconciled(t *testing.T) {
 	h.must(conn.SetDeleteElements(set, []nftables.SetElement{{Key: sourceKey(rec.Interface, rec.Addresses[0].Address.Addr())}}))
 	h.must(conn.Flush())
 	b = h.bridge(cfg)
-	h.must(b.Reconcile(t.Context(), map[string]string{"attacker": filepath.Join(h.dir, "attacker"), "victim": filepath.Join(h.dir, "victim")}))
+	h.must(b.Reconcile(t.Context(), map[ids.SandboxID]string{"attacker": filepath.Join(h.dir, "attacker"), "victim": filepath.Join(h.dir, "victim")}))
 	h.sourcesAgree(b)
 	if x.attacker.arrives(forged, x.victim) {
 		t.Error("after a restart the end is not guarded")
 	}
-	if got := b.ledger.Sandboxes(); !slices.Equal(got, []string{"attacker", "victim"}) {
+	if got := b.ledger.Sandboxes(); !slices.Equal(got, []ids.SandboxID{"attacker", "victim"}) {
 		t.Errorf("after Reconcile %v have addresses", got)
 	}
 }
@@ -177,7 +178,7 @@ func TestPreparedSandboxesAreGuarded(t *testing.T) {
 	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: dualRanges}})
 	h.must(b.Status(t.Context()))
 	for _, id := range []string{"comes", "never comes"} {
-		b.Prepare(t.Context(), network.Request{SandboxID: id, HostPorts: []network.HostPort{{Protocol: "TCP", HostPort: uint16(8000 + len(id)), ContainerPort: 80}}})
+		b.Prepare(t.Context(), network.Request{SandboxID: ids.SandboxID(id), HostPorts: []network.HostPort{{Protocol: "TCP", HostPort: uint16(8000 + len(id)), ContainerPort: 80}}})
 		h.sourcesAgree(b)
 		h.must(b.rules.Check())
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/test/harness"
@@ -32,7 +33,7 @@ func TestInterfaceStats(t *testing.T) {
 		var got network.InterfaceStat
 		var want map[string]uint64
 		for range 100 {
-			stats, err := b.InterfaceStats(t.Context(), map[string]string{"one": one, "nobody": "/none"})
+			stats, err := b.InterfaceStats(t.Context(), map[ids.SandboxID]string{"one": one, "nobody": "/none"})
 			h.must(err)
 			if len(stats) != 1 || len(stats["one"]) != 1 {
 				t.Fatalf("counters %v", stats)
@@ -47,10 +48,10 @@ func TestInterfaceStats(t *testing.T) {
 	}
 	check(b)
 	again := h.bridge(cfg)
-	h.must(again.Reconcile(t.Context(), map[string]string{"one": one, "two": two}))
+	h.must(again.Reconcile(t.Context(), map[ids.SandboxID]string{"one": one, "two": two}))
 	check(again)
 	h.must(again.Teardown(t.Context(), "one"))
-	if stats, err := again.InterfaceStats(t.Context(), map[string]string{"one": one}); err != nil || len(stats) != 0 {
+	if stats, err := again.InterfaceStats(t.Context(), map[ids.SandboxID]string{"one": one}); err != nil || len(stats) != 0 {
 		t.Errorf("after Teardown: %v, %v", stats, err)
 	}
 }
@@ -83,11 +84,11 @@ func (h *testHost) counters(path string) map[string]uint64 {
 func TestInterfaceStatsAreCheap(t *testing.T) {
 	h := newHost(t)
 	b := h.bridge(Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}})
-	all := map[string]string{}
+	all := map[ids.SandboxID]string{}
 	for i := range 100 {
 		id := fmt.Sprint("s", i)
-		all[id] = h.sandbox(id)
-		h.connectPorts(b, id, all[id])
+		all[ids.SandboxID(id)] = h.sandbox(id)
+		h.connectPorts(b, id, all[ids.SandboxID(id)])
 	}
 	var took []time.Duration
 	for range 20 {

@@ -6,11 +6,12 @@ import (
 	"slices"
 
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network/lease"
 )
 
 // tearDown is Bridge.Teardown.
-func (s *sandboxes) tearDown(sandboxID string) error {
+func (s *sandboxes) tearDown(sandboxID ids.SandboxID) error {
 	unlock := s.locks.Wait(sandboxID)
 	defer unlock()
 	recs, err := s.leave(sandboxID)
@@ -29,7 +30,7 @@ func (s *sandboxes) tearDown(sandboxID string) error {
 }
 
 // drop disconnects sandboxes at once, all interfaces together. They are given in order, for their locks.
-func (s *sandboxes) drop(sandboxIDs []string) error {
+func (s *sandboxes) drop(sandboxIDs []ids.SandboxID) error {
 	for _, id := range sandboxIDs {
 		defer s.locks.Wait(id)()
 	}
@@ -51,7 +52,7 @@ func (s *sandboxes) drop(sandboxIDs []string) error {
 }
 
 // leave takes down that the sandboxes leave, and takes their host ports away. It is called with their locks held.
-func (s *sandboxes) leave(sandboxIDs ...string) (map[string]lease.Lease, error) {
+func (s *sandboxes) leave(sandboxIDs ...ids.SandboxID) (map[ids.SandboxID]lease.Lease, error) {
 	recs, err := s.ledger.Leave(sandboxIDs...)
 	if err != nil {
 		return nil, err
@@ -69,7 +70,7 @@ func (s *sandboxes) leave(sandboxIDs ...string) (map[string]lease.Lease, error) 
 }
 
 // unmapPorts takes the host ports of sandboxes away that leave.
-func (s *sandboxes) unmapPorts(recs map[string]lease.Lease) error {
+func (s *sandboxes) unmapPorts(recs map[ids.SandboxID]lease.Lease) error {
 	var with []lease.Lease
 	for _, rec := range recs {
 		if len(rec.HostPorts) > 0 {
@@ -87,7 +88,7 @@ func (s *sandboxes) unmapPorts(recs map[string]lease.Lease) error {
 
 // disconnect does all of Teardown at once, and is called with the sandbox's lock held. The addresses are freed last: until
 // the interface is gone they are in use.
-func (s *sandboxes) disconnect(sandboxID string) error {
+func (s *sandboxes) disconnect(sandboxID ids.SandboxID) error {
 	recs, err := s.leave(sandboxID)
 	if err != nil {
 		return err
@@ -104,7 +105,7 @@ func (s *sandboxes) disconnect(sandboxID string) error {
 }
 
 // release frees what sandboxes have whose interfaces are gone.
-func (s *sandboxes) release(recs map[string]lease.Lease) error {
+func (s *sandboxes) release(recs map[ids.SandboxID]lease.Lease) error {
 	s.flows.forgetSandboxes(recs)
 	if err := s.ledger.Release(slices.Collect(maps.Keys(recs))...); err != nil {
 		return err
@@ -121,16 +122,16 @@ func (s *sandboxes) end(name string) (index int, found bool, err error) {
 }
 
 // lock implements departed.
-func (s *sandboxes) lock(sandboxID string) (unlock func()) { return s.locks.Wait(sandboxID) }
+func (s *sandboxes) lock(sandboxID ids.SandboxID) (unlock func()) { return s.locks.Wait(sandboxID) }
 
 // left implements departed.
-func (s *sandboxes) left(sandboxID string) (rec lease.Lease, ok bool) {
+func (s *sandboxes) left(sandboxID ids.SandboxID) (rec lease.Lease, ok bool) {
 	rec, ok = s.ledger.Get(sandboxID)
 	return rec, ok && rec.Leaving
 }
 
 // clear implements departed.
-func (s *sandboxes) clear(interfaces []string, recs map[string]lease.Lease) error {
+func (s *sandboxes) clear(interfaces []string, recs map[ids.SandboxID]lease.Lease) error {
 	if err := s.links.Delete(interfaces); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/podnet"
 	"monopod.dev/monopod/test/harness"
@@ -32,13 +33,13 @@ func TestMTUFollowsTheUplink(t *testing.T) {
 	h := newHost(t)
 	cfg := Config{Network: podnet.Network{Name: "mpt0", Ranges: testRanges}, DB: h.openDB("one.db")}
 	b := h.bridge(cfg)
-	pods := map[string]string{"one": h.sandbox("one"), "two": h.sandbox("two")}
+	pods := map[ids.SandboxID]string{"one": h.sandbox("one"), "two": h.sandbox("two")}
 	h.connectPorts(b, "one", pods["one"])
 	follows := func(what string, want int, names ...string) {
 		t.Helper()
 		for _, name := range names {
 			harness.Eventually(t, fmt.Sprintf("%s: the MTU of pod %s is %d", what, name, want), func() (bool, string) {
-				seen := [3]int{h.mtuOf("", "mpt0"), h.mtuOf("", lease.HostInterface("mpt0", name)), h.mtuOf(pods[name], "eth0")}
+				seen := [3]int{h.mtuOf("", "mpt0"), h.mtuOf("", lease.HostInterface("mpt0", ids.SandboxID(name))), h.mtuOf(pods[ids.SandboxID(name)], "eth0")}
 				return seen == [3]int{want, want, want}, fmt.Sprint(seen)
 			})
 		}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/links"
@@ -196,7 +197,7 @@ func TestOwnChangesWakeNobody(t *testing.T) {
 		id := fmt.Sprint("s", i)
 		path := h.sandbox(id)
 		h.connectPorts(b, id, path, network.HostPort{Protocol: "TCP", HostPort: 8080, ContainerPort: 80})
-		h.must(b.Teardown(t.Context(), id))
+		h.must(b.Teardown(t.Context(), ids.SandboxID(id)))
 		h.drop(path)
 	}
 	h.inUse(b)

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"sync"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/bridge"
 	"monopod.dev/monopod/internal/network/cni"
@@ -199,7 +200,7 @@ func (n *Network) Prepare(ctx context.Context, req network.Request) {
 }
 
 // Teardown disconnects a sandbox. It is idempotent.
-func (n *Network) Teardown(ctx context.Context, sandboxID string) error {
+func (n *Network) Teardown(ctx context.Context, sandboxID ids.SandboxID) error {
 	if n.cni.Has(sandboxID) {
 		return n.cni.Teardown(ctx, sandboxID)
 	}
@@ -210,8 +211,8 @@ func (n *Network) Teardown(ctx context.Context, sandboxID string) error {
 }
 
 // split tells the sandboxes that CNI has connected from the others.
-func (n *Network) split(sandboxes map[string]string) (byCNI, others map[string]string) {
-	byCNI, others = map[string]string{}, map[string]string{}
+func (n *Network) split(sandboxes map[ids.SandboxID]string) (byCNI, others map[ids.SandboxID]string) {
+	byCNI, others = map[ids.SandboxID]string{}, map[ids.SandboxID]string{}
 	for id, path := range sandboxes {
 		if n.cni.Has(id) {
 			byCNI[id] = path
@@ -225,7 +226,7 @@ func (n *Network) split(sandboxes map[string]string) (byCNI, others map[string]s
 // Reconcile makes both networks agree with the sandboxes that live, by id, with the paths of their network namespaces. A
 // sandbox that neither has a record of is the bridge's, which reads its address from the namespace; where new ones are
 // connected by CNI, nobody knows whose it is, and it is left as it is. So is one whose path is empty, with what it has.
-func (n *Network) Reconcile(ctx context.Context, live map[string]string) error {
+func (n *Network) Reconcile(ctx context.Context, live map[ids.SandboxID]string) error {
 	byCNI, others := n.split(live)
 	errs := []error{n.cni.Reconcile(ctx, byCNI)}
 	b := n.known()
@@ -288,7 +289,7 @@ func updateRanges(ctx context.Context, b *bridge.Bridge, ranges []netip.Prefix) 
 }
 
 // InterfaceStats reads the counters of the sandboxes' interfaces: ids to the paths of their network namespaces.
-func (n *Network) InterfaceStats(ctx context.Context, sandboxes map[string]string) (map[string][]network.InterfaceStat, error) {
+func (n *Network) InterfaceStats(ctx context.Context, sandboxes map[ids.SandboxID]string) (map[ids.SandboxID][]network.InterfaceStat, error) {
 	byCNI, others := n.split(sandboxes)
 	all, err := n.cni.InterfaceStats(ctx, byCNI)
 	b := n.known()

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"monopod.dev/monopod/internal/host/tree"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/bridge"
 	"monopod.dev/monopod/internal/network/cni"
@@ -122,7 +123,7 @@ func (h *testHost) setup(n *Network, id string, want netip.Prefix) network.Resul
 }
 
 func request(id, path string) network.Request {
-	return network.Request{SandboxID: id, NetNS: path, Pod: network.PodInfo{Namespace: "default", Name: id, UID: id}}
+	return network.Request{SandboxID: ids.SandboxID(id), NetNS: path, Pod: network.PodInfo{Namespace: "default", Name: id, UID: id}}
 }
 
 // wantLeases: so many addresses are taken with CNI's host-local.
@@ -151,7 +152,7 @@ func TestTheChoiceChangesWhileItRuns(t *testing.T) {
 	if err != nil || again.IPs[0] != a.IPs[0] {
 		t.Errorf("a has %v now, %v", again, err)
 	}
-	stats, err := n.InterfaceStats(t.Context(), map[string]string{"b": filepath.Join(h.dir, "ns-b")})
+	stats, err := n.InterfaceStats(t.Context(), map[ids.SandboxID]string{"b": filepath.Join(h.dir, "ns-b")})
 	if err != nil || len(stats["b"]) != 1 {
 		t.Errorf("stats %v, %v", stats, err)
 	}
@@ -159,17 +160,17 @@ func TestTheChoiceChangesWhileItRuns(t *testing.T) {
 	// A restart knows both, whatever is configured now.
 	h.configure(false)
 	n = h.open(Auto)
-	live := map[string]string{"a": filepath.Join(h.dir, "ns-a"), "b": filepath.Join(h.dir, "ns-b")}
+	live := map[ids.SandboxID]string{"a": filepath.Join(h.dir, "ns-a"), "b": filepath.Join(h.dir, "ns-b")}
 	h.must(n.Reconcile(t.Context(), live))
 	for id, want := range map[string]network.Result{"a": a, "b": b} {
-		if got, err := n.Setup(t.Context(), request(id, live[id])); err != nil || got.IPs[0] != want.IPs[0] {
+		if got, err := n.Setup(t.Context(), request(id, live[ids.SandboxID(id)])); err != nil || got.IPs[0] != want.IPs[0] {
 			t.Errorf("%s has %v, had %v: %v", id, got, want, err)
 		}
 	}
 	h.setup(n, "c", bridgeRange)
 	h.wantLeases(1)
 	for _, id := range []string{"a", "b", "b", "c", "none"} {
-		h.must(n.Teardown(t.Context(), id))
+		h.must(n.Teardown(t.Context(), ids.SandboxID(id)))
 	}
 	h.wantLeases(0)
 	// The bridge frees an address when the interface has gone.
@@ -214,7 +215,7 @@ func TestModeBridge(t *testing.T) {
 	n = h.open(Bridge)
 	h.must(n.Status(t.Context()))
 	h.setup(n, "b", bridgeRange)
-	h.must(n.Reconcile(t.Context(), map[string]string{"b": filepath.Join(h.dir, "ns-b")}))
+	h.must(n.Reconcile(t.Context(), map[ids.SandboxID]string{"b": filepath.Join(h.dir, "ns-b")}))
 	h.wantLeases(0)
 }
 
@@ -246,7 +247,7 @@ func TestNoBridgeIsNeeded(t *testing.T) {
 	h.configure(true)
 	n := h.open(Auto)
 	h.setup(n, "a", cniRange)
-	h.must(n.Reconcile(t.Context(), map[string]string{"a": filepath.Join(h.dir, "ns-a"), "unknown": h.sandbox("unknown")}))
+	h.must(n.Reconcile(t.Context(), map[ids.SandboxID]string{"a": filepath.Join(h.dir, "ns-a"), "unknown": h.sandbox("unknown")}))
 	h.configure(false)
 	if _, err := n.Setup(t.Context(), request("b", h.sandbox("b"))); err == nil || !strings.Contains(err.Error(), "taken0") {
 		t.Errorf("a range that is taken: %v", err)
@@ -286,11 +287,11 @@ func TestForwardingIsSharedWithCNI(t *testing.T) {
 	h.configure(false)
 	n = h.open(Auto)
 	guarded("after a restart without CNI", true)
-	h.must(n.Reconcile(t.Context(), map[string]string{"one": filepath.Join(h.dir, "ns-one"), "two": filepath.Join(h.dir, "ns-two")}))
+	h.must(n.Reconcile(t.Context(), map[ids.SandboxID]string{"one": filepath.Join(h.dir, "ns-one"), "two": filepath.Join(h.dir, "ns-two")}))
 	guarded("with a pod of CNI that lives", false)
 	h.must(n.Teardown(t.Context(), "two"))
 	n = h.open(Auto)
-	h.must(n.Reconcile(t.Context(), map[string]string{"one": filepath.Join(h.dir, "ns-one")}))
+	h.must(n.Reconcile(t.Context(), map[ids.SandboxID]string{"one": filepath.Join(h.dir, "ns-one")}))
 	guarded("after the last pod of CNI", true)
 	h.configure(true)
 	h.open(Auto) // which does not start the bridge

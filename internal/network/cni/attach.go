@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types/create"
 
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 )
 
@@ -35,7 +36,7 @@ func (n *Network) Setup(ctx context.Context, req network.Request) (network.Resul
 }
 
 func (n *Network) setup(ctx context.Context, req network.Request) (network.Result, error) {
-	old, err := n.table.Get(req.SandboxID)
+	old, err := n.table.Get(string(req.SandboxID))
 	switch {
 	case errdefs.IsNotFound(err):
 	case err != nil:
@@ -102,7 +103,7 @@ func (n *Network) prepare(conf *configuration, req network.Request) (*attachment
 }
 
 // attach runs ADD, and puts the result into the record.
-func (n *Network) attach(ctx context.Context, id string, a *attachment, list *libcni.NetworkConfigList) (network.Result, error) {
+func (n *Network) attach(ctx context.Context, id ids.SandboxID, a *attachment, list *libcni.NetworkConfigList) (network.Result, error) {
 	if err := loopbackUp(a.NetNS); err != nil {
 		return network.Result{}, err
 	}

@@ -172,7 +172,7 @@ func arguments(req network.Request) ([][2]string, error) {
 		{"IgnoreUnknown", "1"},
 		{"K8S_POD_NAMESPACE", req.Pod.Namespace},
 		{"K8S_POD_NAME", req.Pod.Name},
-		{"K8S_POD_INFRA_CONTAINER_ID", req.SandboxID},
+		{"K8S_POD_INFRA_CONTAINER_ID", string(req.SandboxID)},
 		{"K8S_POD_UID", req.Pod.UID},
 	}
 	for _, a := range args {

@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/vishvananda/netlink"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 )
 
@@ -126,10 +127,10 @@ func TestDebianPlugins(t *testing.T) {
 		t.Errorf("rates %v", rates)
 	}
 
-	before, err := n.InterfaceStats(t.Context(), map[string]string{"one": one})
+	before, err := n.InterfaceStats(t.Context(), map[ids.SandboxID]string{"one": one})
 	h.must(err)
 	h.ask(two, res.IPs[0].String()+":80")
-	after, err := n.InterfaceStats(t.Context(), map[string]string{"one": one, "gone": filepath.Join(h.dir, "none")})
+	after, err := n.InterfaceStats(t.Context(), map[ids.SandboxID]string{"one": one, "gone": filepath.Join(h.dir, "none")})
 	h.must(err)
 	if len(after) != 1 || len(before["one"]) != 1 || len(after["one"]) != 1 || after["one"][0].Name != "eth0" || after["one"][0].RxBytes <= before["one"][0].RxBytes ||
 		after["one"][0].TxPackets <= before["one"][0].TxPackets {
@@ -140,7 +141,7 @@ func TestDebianPlugins(t *testing.T) {
 		t.Errorf("leases %v", got)
 	}
 	for _, id := range []string{"one", "one", "two"} {
-		h.must(n.Teardown(t.Context(), id))
+		h.must(n.Teardown(t.Context(), ids.SandboxID(id)))
 	}
 	if got := h.leases(); len(got) != 0 {
 		t.Errorf("leases are left: %v", got)

@@ -12,14 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Teardown does the DEL of a sandbox and forgets it. It needs no namespace, and is idempotent. It is not cut short when its
 // client goes: the DEL is bounded by itself.
-func (n *Network) Teardown(ctx context.Context, sandboxID string) error {
+func (n *Network) Teardown(ctx context.Context, sandboxID ids.SandboxID) error {
 	n.cancelCheck(sandboxID)
 	defer n.locks.Wait(sandboxID)()
-	a, err := n.table.Get(sandboxID)
+	a, err := n.table.Get(string(sandboxID))
 	if errdefs.IsNotFound(err) {
 		n.drop(sandboxID)
 		return nil
@@ -34,7 +35,7 @@ func (n *Network) Teardown(ctx context.Context, sandboxID string) error {
 }
 
 // detach does the DEL. It is called with the sandbox's lock held.
-func (n *Network) detach(ctx context.Context, id string, a *attachment) error {
+func (n *Network) detach(ctx context.Context, id ids.SandboxID, a *attachment) error {
 	if !a.connected() {
 		killADD(id)
 	}
@@ -55,7 +56,7 @@ func (n *Network) detach(ctx context.Context, id string, a *attachment) error {
 }
 
 // del runs the DEL of a list's plugins.
-func (n *Network) del(ctx context.Context, id string, a *attachment, list *libcni.NetworkConfigList) error {
+func (n *Network) del(ctx context.Context, id ids.SandboxID, a *attachment, list *libcni.NetworkConfigList) error {
 	netns := a.NetNS
 	if !living(netns) {
 		netns = "" // what the specification wants for a namespace that is gone
@@ -74,7 +75,7 @@ func (n *Network) del(ctx context.Context, id string, a *attachment, list *libcn
 // abandon undoes an ADD that has failed. Each plugin gets its DEL, also when that of another one fails: those that did their
 // part must not leak it. A plugin that says for itself that it cannot, most often for what has made the ADD fail, is
 // believed: kept, the attachments of a node whose configuration is wrong would become more with each try.
-func (n *Network) abandon(ctx context.Context, id string, a *attachment) error {
+func (n *Network) abandon(ctx context.Context, id ids.SandboxID, a *attachment) error {
 	list, err := a.list()
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/test/harness"
 )
@@ -312,7 +313,7 @@ func TestCrashes(t *testing.T) {
 			if !after.Has("half") || !after.Has("stays") {
 				t.Error("a record was lost")
 			}
-			h.must(after.Reconcile(t.Context(), map[string]string{"stays": filepath.Join(h.dir, "ns-stays")}))
+			h.must(after.Reconcile(t.Context(), map[ids.SandboxID]string{"stays": filepath.Join(h.dir, "ns-stays")}))
 			after.recovery.Wait()
 			if after.Has("half") || !after.Has("stays") {
 				t.Errorf("attachments %v", after.sandboxes())
@@ -350,10 +351,10 @@ func TestGC(t *testing.T) {
 	h := newChain(t)
 	db := h.openDB("state.db")
 	n := h.open(db, Bounds{})
-	live := map[string]string{}
+	live := map[ids.SandboxID]string{}
 	for _, id := range []string{"a", "b", "gone"} {
-		live[id] = h.sandbox(id)
-		h.setup(n, id, live[id])
+		live[ids.SandboxID(id)] = h.sandbox(id)
+		h.setup(n, id, live[ids.SandboxID(id)])
 	}
 	delete(live, "gone")
 	live["b"] = "" // its namespace is not to be found, and may be used all the same
@@ -394,7 +395,7 @@ func TestCheckGivesWay(t *testing.T) {
 	n := h.open(nil, Bounds{})
 	h.setup(n, "a", h.sandbox("a"))
 	h.behave("one", "CHECK", "hang")
-	h.must(n.Reconcile(t.Context(), map[string]string{"a": filepath.Join(h.dir, "ns-a")}))
+	h.must(n.Reconcile(t.Context(), map[ids.SandboxID]string{"a": filepath.Join(h.dir, "ns-a")}))
 	harness.Eventually(t, "the plugin's child", func() (bool, string) { return exists(filepath.Join(h.dir, "child")), "no such file" })
 	begin := time.Now()
 	h.must(n.Teardown(t.Context(), "a"))

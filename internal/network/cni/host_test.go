@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"monopod.dev/monopod/internal/host/tree"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/state"
 	"monopod.dev/monopod/test/harness"
@@ -184,7 +185,7 @@ func (h *testHost) run(name string, args ...string) string {
 
 // request is that of an ordinary pod.
 func request(id, path string) network.Request {
-	return network.Request{SandboxID: id, NetNS: path, Pod: network.PodInfo{Namespace: "default", Name: "pod-" + id, UID: "uid-" + id}}
+	return network.Request{SandboxID: ids.SandboxID(id), NetNS: path, Pod: network.PodInfo{Namespace: "default", Name: "pod-" + id, UID: "uid-" + id}}
 }
 
 func (h *testHost) setup(n *Network, id, path string) network.Result {

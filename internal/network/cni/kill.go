@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // killRounds bounds how often the processes are looked through again, for those that were forked meanwhile, or that the kernel
@@ -100,9 +101,9 @@ func hasVariable(env []byte, kv string) bool {
 }
 
 // killADD kills what an earlier monopod has left running of a sandbox's ADD.
-func killADD(sandboxID string) {
+func killADD(sandboxID ids.SandboxID) {
 	killMarked(func(env []byte) bool {
-		return hasVariable(env, "CNI_CONTAINERID="+sandboxID) && hasVariable(env, "CNI_COMMAND=ADD") &&
+		return hasVariable(env, "CNI_CONTAINERID="+string(sandboxID)) && hasVariable(env, "CNI_COMMAND=ADD") &&
 			bytes.Contains(append([]byte{0}, env...), []byte("\x00"+callVariable+"="))
 	})
 }

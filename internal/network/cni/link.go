@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 )
 
@@ -51,8 +52,8 @@ func loopbackUp(path string) error {
 
 // InterfaceStats reads the counters of the interfaces in the sandboxes, but for loopback: sandbox ids to the paths of their
 // network namespaces. One that is gone, or that this network has not connected, is left out; those that cannot be read are in the error, the others in the result.
-func (n *Network) InterfaceStats(ctx context.Context, sandboxes map[string]string) (map[string][]network.InterfaceStat, error) {
-	all := make(map[string][]network.InterfaceStat, len(sandboxes))
+func (n *Network) InterfaceStats(ctx context.Context, sandboxes map[ids.SandboxID]string) (map[ids.SandboxID][]network.InterfaceStat, error) {
+	all := make(map[ids.SandboxID][]network.InterfaceStat, len(sandboxes))
 	var errs []error
 	for id, path := range sandboxes {
 		if err := ctx.Err(); err != nil {

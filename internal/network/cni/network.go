@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containernetworking/cni/libcni"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/kit/keyed"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/state"
@@ -45,7 +46,7 @@ type Network struct {
 	lib      *libcni.CNIConfig
 	table    state.Table[attachment]
 	settings state.Table[[]netip.Prefix]
-	locks    keyed.Lock[string] // by sandbox: the operations on one come one after another
+	locks    keyed.Lock[ids.SandboxID] // by sandbox: the operations on one come one after another
 	status   statusCache
 
 	// quiet is held for reading by ADD and DEL, and for writing by GC: the plugins must not see both at once.
@@ -59,8 +60,8 @@ type Network struct {
 	recovery sync.WaitGroup
 
 	mu     sync.Mutex
-	known  map[string]string // the sandboxes with a record, and the names of their networks
-	checks map[string]context.CancelFunc
+	known  map[ids.SandboxID]string // the sandboxes with a record, and the names of their networks
+	checks map[ids.SandboxID]context.CancelFunc
 	ranges []netip.Prefix
 
 	updateMu sync.Mutex // one change of the ranges at a time
@@ -82,7 +83,7 @@ func New(ctx context.Context, cfg Config) (*Network, error) {
 	}
 	n := &Network{cfg: cfg, log: cfg.Log, table: state.NewTable[attachment](cfg.DB, "network-cni"),
 		settings: state.NewTable[[]netip.Prefix](cfg.DB, "network-cni-settings"),
-		known:    map[string]string{}, checks: map[string]context.CancelFunc{}}
+		known:    map[ids.SandboxID]string{}, checks: map[ids.SandboxID]context.CancelFunc{}}
 	if n.log == nil {
 		n.log = slog.New(slog.DiscardHandler)
 	}
@@ -124,7 +125,7 @@ func (n *Network) load(ctx context.Context) error {
 		recs[id] = a
 	}
 	for id, a := range recs {
-		n.known[id] = a.Network
+		n.known[ids.SandboxID(id)] = a.Network
 	}
 	n.ranges, err = n.settings.Get(settingRanges)
 	if err != nil && !errdefs.IsNotFound(err) {
@@ -142,7 +143,7 @@ func (n *Network) Close() {
 var _ network.Network = (*Network)(nil)
 
 // Has says that the sandbox is connected by this network, or may be.
-func (n *Network) Has(sandboxID string) bool {
+func (n *Network) Has(sandboxID ids.SandboxID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	_, ok := n.known[sandboxID]
@@ -172,8 +173,8 @@ func (n *Network) refresh() *configuration {
 }
 
 // store makes a record durable, then known.
-func (n *Network) store(id string, a *attachment) error {
-	if err := n.table.Put(id, *a); err != nil {
+func (n *Network) store(id ids.SandboxID, a *attachment) error {
+	if err := n.table.Put(string(id), *a); err != nil {
 		return fmt.Errorf("storing the CNI attachment: %w", err)
 	}
 	n.mu.Lock()
@@ -182,25 +183,25 @@ func (n *Network) store(id string, a *attachment) error {
 	return nil
 }
 
-func (n *Network) forget(id string, a *attachment) error {
-	if err := errors.Join(n.dropCache(id, a), n.table.Delete(id)); err != nil {
+func (n *Network) forget(id ids.SandboxID, a *attachment) error {
+	if err := errors.Join(n.dropCache(id, a), n.table.Delete(string(id))); err != nil {
 		return fmt.Errorf("forgetting the CNI attachment: %w", err)
 	}
 	n.drop(id)
 	return nil
 }
 
-func (n *Network) drop(id string) {
+func (n *Network) drop(id ids.SandboxID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.known, id)
 }
 
 // sandboxes are those with a record, and the names of their networks.
-func (n *Network) sandboxes() map[string]string {
+func (n *Network) sandboxes() map[ids.SandboxID]string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	all := make(map[string]string, len(n.known))
+	all := make(map[ids.SandboxID]string, len(n.known))
 	for id, name := range n.known {
 		all[id] = name
 	}
@@ -242,7 +243,7 @@ func (n *Network) Remove(ctx context.Context) error {
 	var errs []error
 	for id := range n.sandboxes() {
 		if err := n.Teardown(ctx, id); err != nil {
-			a, _ := n.table.Get(id) // one that cannot be read has no file of libcni's that is known
+			a, _ := n.table.Get(string(id)) // one that cannot be read has no file of libcni's that is known
 			errs = append(errs, err, n.forget(id, &a))
 		}
 	}

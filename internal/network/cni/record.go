@@ -10,6 +10,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 
 	"monopod.dev/monopod/internal/kit/atomicfile"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // attachment is a sandbox that is connected, or that may be: what its DEL and its CHECK need. It is stored (table
@@ -47,12 +48,12 @@ func (a *attachment) list() (*libcni.NetworkConfigList, error) {
 }
 
 // arguments are those of libcni for every command on the attachment.
-func (a *attachment) arguments(sandboxID, netns string) *libcni.RuntimeConf {
+func (a *attachment) arguments(sandboxID ids.SandboxID, netns string) *libcni.RuntimeConf {
 	caps := map[string]any{}
 	for name, raw := range a.Runtime {
 		caps[name] = raw
 	}
-	return &libcni.RuntimeConf{ContainerID: sandboxID, NetNS: netns, IfName: a.Interface, Args: a.Args, CapabilityArgs: caps}
+	return &libcni.RuntimeConf{ContainerID: string(sandboxID), NetNS: netns, IfName: a.Interface, Args: a.Args, CapabilityArgs: caps}
 }
 
 // cached is libcni's own file of an attachment (kind cniCacheV1), from which it takes the result for DEL and CHECK. The
@@ -72,16 +73,16 @@ type cached struct {
 
 func (n *Network) cacheDir() string { return filepath.Join(n.cfg.CacheDir, "results") }
 
-func (n *Network) cachePath(id string, a *attachment) string {
+func (n *Network) cachePath(id ids.SandboxID, a *attachment) string {
 	return filepath.Join(n.cacheDir(), fmt.Sprintf("%s-%s-%s", a.Network, id, a.Interface))
 }
 
 // writeCache makes libcni's file say what the record says.
-func (n *Network) writeCache(id string, a *attachment) error {
+func (n *Network) writeCache(id ids.SandboxID, a *attachment) error {
 	if !a.connected() {
 		return n.dropCache(id, a)
 	}
-	raw, err := json.Marshal(cached{Kind: libcni.CNICacheV1, ContainerID: id, Config: a.Config, IfName: a.Interface, NetworkName: a.Network,
+	raw, err := json.Marshal(cached{Kind: libcni.CNICacheV1, ContainerID: string(id), Config: a.Config, IfName: a.Interface, NetworkName: a.Network,
 		NetNS: a.NetNS, CniArgs: a.Args, CapabilityArgs: a.Runtime, RawResult: a.Result})
 	if err != nil {
 		return err
@@ -92,7 +93,7 @@ func (n *Network) writeCache(id string, a *attachment) error {
 	return atomicfile.Write(n.cachePath(id, a), raw, 0o600)
 }
 
-func (n *Network) dropCache(id string, a *attachment) error {
+func (n *Network) dropCache(id ids.SandboxID, a *attachment) error {
 	if err := os.Remove(n.cachePath(id, a)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}

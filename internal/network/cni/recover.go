@@ -8,6 +8,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 )
 
@@ -15,9 +16,9 @@ import (
 // namespaces; one whose path is empty keeps what it has, and is not asked about. In the background it then tells the plugins which attachments are valid (GC, from version 1.1.0 on) and
 // asks them about each (CHECK, from 0.4.0 on); what they say is logged, and changes nothing. It goes on after an error and
 // returns all.
-func (n *Network) Reconcile(ctx context.Context, live map[string]string) error {
+func (n *Network) Reconcile(ctx context.Context, live map[ids.SandboxID]string) error {
 	var errs []error
-	checks := map[string]string{}
+	checks := map[ids.SandboxID]string{}
 	for id := range n.sandboxes() {
 		if path, ok := live[id]; ok {
 			if path != "" {
@@ -58,7 +59,7 @@ func (n *Network) collect(ctx context.Context) error {
 	valid := []types.GCAttachment{} // not nil: none are valid is an answer too
 	for id, name := range n.sandboxes() {
 		if name == conf.list.Name {
-			valid = append(valid, types.GCAttachment{ContainerID: id, IfName: network.InterfaceName})
+			valid = append(valid, types.GCAttachment{ContainerID: string(id), IfName: network.InterfaceName})
 		}
 	}
 	// libcni would do the DEL of what its cache has and is not valid. The records know better, with which configuration: it
@@ -73,7 +74,7 @@ func (n *Network) collect(ctx context.Context) error {
 }
 
 // check runs CHECK for a sandbox. A Teardown that comes meanwhile cuts it short.
-func (n *Network) check(id string) error {
+func (n *Network) check(id ids.SandboxID) error {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.Bounds.Check)
 	defer cancel()
 	n.mu.Lock()
@@ -88,7 +89,7 @@ func (n *Network) check(id string) error {
 	if !n.Has(id) || ctx.Err() != nil {
 		return nil // it has gone meanwhile
 	}
-	a, err := n.table.Get(id)
+	a, err := n.table.Get(string(id))
 	if err != nil || !a.connected() {
 		return err
 	}
@@ -106,7 +107,7 @@ func (n *Network) check(id string) error {
 	return fmt.Errorf("CNI network %q (%s), CHECK: %w", a.Network, a.File, err)
 }
 
-func (n *Network) cancelCheck(id string) {
+func (n *Network) cancelCheck(id ids.SandboxID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if cancel := n.checks[id]; cancel != nil {

@@ -3,6 +3,7 @@ package lease
 import (
 	"net/netip"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/state"
 )
 
@@ -15,15 +16,15 @@ type Held struct {
 
 // ReadHeld reads the ledger of a database that no node works with, by the sandboxes' ids. Records that cannot be read are in the
 // error (state.Undecodable); the others are returned with it.
-func ReadHeld(db *state.DB) (map[string]Held, error) {
+func ReadHeld(db *state.DB) (map[ids.SandboxID]Held, error) {
 	recs, err := state.NewTable[Lease](db, AddressTable).List()
-	out := map[string]Held{}
+	out := map[ids.SandboxID]Held{}
 	for id, rec := range recs {
 		h := Held{Interface: rec.Interface}
 		for _, a := range rec.Addresses {
 			h.Addresses = append(h.Addresses, a.Address.Addr())
 		}
-		out[id] = h
+		out[ids.SandboxID(id)] = h
 	}
 	return out, err
 }

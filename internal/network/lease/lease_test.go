@@ -15,6 +15,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/state"
 )
@@ -199,7 +200,7 @@ func TestNobodyWaitsForTheDisk(t *testing.T) {
 	taken := make(chan struct{})
 	go func() {
 		defer close(taken)
-		for whose := ""; whose != "a"; runtime.Gosched() {
+		for whose := ids.SandboxID(""); whose != "a"; runtime.Gosched() {
 			l.mu.Lock()
 			whose = l.byAddr[address.Addr()]
 			l.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/state"
 )
@@ -80,8 +81,8 @@ type Ledger struct {
 
 	mu     sync.Mutex
 	ranges []netip.Prefix // new sandboxes get an address of each
-	byID   map[string]Lease
-	byAddr map[netip.Addr]string
+	byID   map[ids.SandboxID]Lease
+	byAddr map[netip.Addr]ids.SandboxID
 	byPort portIndex
 	last   map[string]netip.Addr // by the cursor's key
 }
@@ -93,14 +94,18 @@ func Open(ctx context.Context, db *state.DB, bridge string, ranges []netip.Prefi
 		cursors: state.NewTable[cursor](db, "network-cursor"),
 		bridge:  bridge,
 		ranges:  ranges,
-		byAddr:  map[netip.Addr]string{},
+		byID:    map[ids.SandboxID]Lease{},
+		byAddr:  map[netip.Addr]ids.SandboxID{},
 		byPort:  portIndex{},
 		last:    map[string]netip.Addr{},
 	}
-	var err error
-	if l.byID, err = l.leases.List(); err != nil {
+	recs, err := l.leases.List()
+	if err != nil {
 		// Reconcile learns the addresses of live sandboxes from the sandboxes themselves.
 		log.ErrorContext(ctx, "a pod address record cannot be read", "error", err)
+	}
+	for id, rec := range recs {
+		l.byID[ids.SandboxID(id)] = rec
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.byID)) {
 		rec := l.byID[id]
@@ -140,7 +145,7 @@ func (l *Ledger) cursorKey(ipv4 bool) string {
 //
 // Errors: ResourceExhausted (a range is used up), AlreadyExists (another sandbox has a host port), FailedPrecondition
 // (the sandbox has a lease with other host ports).
-func (l *Ledger) Assign(sandboxID string, pod network.PodInfo, ports []network.HostPort) (rec Lease, fresh bool, err error) {
+func (l *Ledger) Assign(sandboxID ids.SandboxID, pod network.PodInfo, ports []network.HostPort) (rec Lease, fresh bool, err error) {
 	rec, fresh, err = l.reserve(sandboxID, pod, ports)
 	if err != nil || !fresh {
 		return rec, fresh, err
@@ -156,7 +161,7 @@ func (l *Ledger) Assign(sandboxID string, pod network.PodInfo, ports []network.H
 	return rec, true, nil
 }
 
-func (l *Ledger) reserve(sandboxID string, pod network.PodInfo, ports []network.HostPort) (rec Lease, fresh bool, err error) {
+func (l *Ledger) reserve(sandboxID ids.SandboxID, pod network.PodInfo, ports []network.HostPort) (rec Lease, fresh bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if rec, ok := l.byID[sandboxID]; ok {
@@ -191,7 +196,7 @@ func (l *Ledger) reserve(sandboxID string, pod network.PodInfo, ports []network.
 }
 
 // unindex forgets whose the lease's addresses and ports are. It is called with the lock held.
-func (l *Ledger) unindex(sandboxID string, rec Lease) {
+func (l *Ledger) unindex(sandboxID ids.SandboxID, rec Lease) {
 	for _, a := range rec.Addresses {
 		if l.byAddr[a.Address.Addr()] == sandboxID {
 			delete(l.byAddr, a.Address.Addr())
@@ -200,7 +205,7 @@ func (l *Ledger) unindex(sandboxID string, rec Lease) {
 	l.byPort.remove(sandboxID, rec.HostPorts)
 }
 
-func (l *Ledger) write(sandboxID string, rec Lease) error {
+func (l *Ledger) write(sandboxID ids.SandboxID, rec Lease) error {
 	return l.db.Update(func(tx *state.Tx) error {
 		for _, a := range rec.Addresses {
 			addr := a.Address.Addr()
@@ -208,16 +213,16 @@ func (l *Ledger) write(sandboxID string, rec Lease) error {
 				return err
 			}
 		}
-		return l.leases.PutTx(tx, sandboxID, rec)
+		return l.leases.PutTx(tx, string(sandboxID), rec)
 	})
 }
 
 // Adopt takes the addresses of a sandbox that has them without a record. It is Conflict when another sandbox has one.
-func (l *Ledger) Adopt(sandboxID string, rec Lease) error {
+func (l *Ledger) Adopt(sandboxID ids.SandboxID, rec Lease) error {
 	if err := l.take(sandboxID, rec); err != nil {
 		return err
 	}
-	err := l.leases.Put(sandboxID, rec) // the lock is not held while the disk is written
+	err := l.leases.Put(string(sandboxID), rec) // the lock is not held while the disk is written
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
@@ -229,7 +234,7 @@ func (l *Ledger) Adopt(sandboxID string, rec Lease) error {
 }
 
 // take notes whose the addresses are.
-func (l *Ledger) take(sandboxID string, rec Lease) error {
+func (l *Ledger) take(sandboxID ids.SandboxID, rec Lease) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range rec.Addresses {
@@ -245,9 +250,9 @@ func (l *Ledger) take(sandboxID string, rec Lease) error {
 
 // Leave takes down that the sandboxes are torn down, and returns the leases of those that have one: their ports are free
 // when leave returns. Without ports nothing is written: a sandbox that does not live is torn down by Reconcile in any case.
-func (l *Ledger) Leave(sandboxIDs ...string) (map[string]Lease, error) {
+func (l *Ledger) Leave(sandboxIDs ...ids.SandboxID) (map[ids.SandboxID]Lease, error) {
 	l.mu.Lock()
-	had, write := map[string]Lease{}, map[string]Lease{}
+	had, write := map[ids.SandboxID]Lease{}, map[ids.SandboxID]Lease{}
 	for _, id := range sandboxIDs {
 		rec, ok := l.byID[id]
 		if !ok {
@@ -263,7 +268,7 @@ func (l *Ledger) Leave(sandboxIDs ...string) (map[string]Lease, error) {
 	if len(write) > 0 {
 		err := l.db.Update(func(tx *state.Tx) error {
 			for id := range write {
-				if err := l.leases.PutTx(tx, id, had[id]); err != nil {
+				if err := l.leases.PutTx(tx, string(id), had[id]); err != nil {
 					return err
 				}
 			}
@@ -283,9 +288,9 @@ func (l *Ledger) Leave(sandboxIDs ...string) (map[string]Lease, error) {
 }
 
 // Release frees what the sandboxes have; one that has nothing is no error.
-func (l *Ledger) Release(sandboxIDs ...string) error {
+func (l *Ledger) Release(sandboxIDs ...ids.SandboxID) error {
 	l.mu.Lock()
-	gone := map[string]Lease{}
+	gone := map[ids.SandboxID]Lease{}
 	for _, id := range sandboxIDs {
 		if rec, ok := l.byID[id]; ok {
 			gone[id] = rec
@@ -297,7 +302,7 @@ func (l *Ledger) Release(sandboxIDs ...string) error {
 	}
 	err := l.db.Update(func(tx *state.Tx) error {
 		for id := range gone {
-			if err := l.leases.DeleteTx(tx, id); err != nil {
+			if err := l.leases.DeleteTx(tx, string(id)); err != nil {
 				return err
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 )
 
@@ -65,18 +66,18 @@ type portKey struct {
 
 type portOwner struct {
 	ip        netip.Addr // the zero Addr: all
-	sandboxID string
+	sandboxID ids.SandboxID
 }
 
 // conflict is AlreadyExists when one of the ports is another's: at the same address, or at all addresses. leases serve to
 // name its pod.
-func (x portIndex) conflict(ports []network.HostPort, leases map[string]Lease) error {
+func (x portIndex) conflict(ports []network.HostPort, leases map[ids.SandboxID]Lease) error {
 	for _, p := range ports {
 		for _, o := range x[portKey{p.Protocol, p.HostPort}] {
 			if !p.Everywhere() && o.ip.IsValid() && o.ip != p.HostIP {
 				continue
 			}
-			whose := "sandbox " + o.sandboxID
+			whose := "sandbox " + string(o.sandboxID)
 			if pod := leases[o.sandboxID].Pod; pod != "" {
 				whose = "pod " + pod + " (" + whose + ")"
 			}
@@ -86,14 +87,14 @@ func (x portIndex) conflict(ports []network.HostPort, leases map[string]Lease) e
 	return nil
 }
 
-func (x portIndex) add(sandboxID string, ports []network.HostPort) {
+func (x portIndex) add(sandboxID ids.SandboxID, ports []network.HostPort) {
 	for _, p := range ports {
 		k := portKey{p.Protocol, p.HostPort}
 		x[k] = append(x[k], portOwner{p.HostIP, sandboxID})
 	}
 }
 
-func (x portIndex) remove(sandboxID string, ports []network.HostPort) {
+func (x portIndex) remove(sandboxID ids.SandboxID, ports []network.HostPort) {
 	for _, p := range ports {
 		k := portKey{p.Protocol, p.HostPort}
 		x[k] = slices.DeleteFunc(x[k], func(o portOwner) bool { return o.sandboxID == sandboxID && o.ip == p.HostIP })

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/containerd/errdefs"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // next picks the address after last that is not in use, going round the range. What usable leaves out is never picked.
@@ -106,8 +108,8 @@ func UniqueLocal(machine, bridge string) netip.Prefix {
 }
 
 // HostInterface names the host's end of a sandbox's veth pair: 14 bytes, the same each time.
-func HostInterface(bridge, sandboxID string) string {
-	sum := sha256.Sum256([]byte(bridge + "\x00" + sandboxID))
+func HostInterface(bridge string, sandboxID ids.SandboxID) string {
+	sum := sha256.Sum256([]byte(bridge + "\x00" + string(sandboxID)))
 	return HostInterfacePrefix + hex.EncodeToString(sum[:6])
 }
 

@@ -4,10 +4,12 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Get returns the sandbox's lease.
-func (l *Ledger) Get(sandboxID string) (Lease, bool) {
+func (l *Ledger) Get(sandboxID ids.SandboxID) (Lease, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	rec, ok := l.byID[sandboxID]
@@ -23,14 +25,14 @@ func (l *Ledger) Holds(a netip.Addr) bool {
 }
 
 // All returns every lease by its sandbox.
-func (l *Ledger) All() map[string]Lease {
+func (l *Ledger) All() map[ids.SandboxID]Lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.byID)
 }
 
 // Sandboxes returns who has an address, in order.
-func (l *Ledger) Sandboxes() []string { return slices.Sorted(maps.Keys(l.All())) }
+func (l *Ledger) Sandboxes() []ids.SandboxID { return slices.Sorted(maps.Keys(l.All())) }
 
 // Interfaces returns the host's ends that belong to a sandbox.
 func (l *Ledger) Interfaces() map[string]bool {

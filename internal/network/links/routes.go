@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/nlsock"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/podnet"
 )
@@ -176,7 +177,7 @@ func ownRouteGone(typ uint16, body []byte) (to netip.Prefix, ok bool) {
 }
 
 // Missing are those that should be there: of each sandbox whose interface is there, and of each range.
-func (w *Ways) Missing(ranges []netip.Prefix, leases map[string]lease.Lease) (missing []netip.Prefix, err error) {
+func (w *Ways) Missing(ranges []netip.Prefix, leases map[ids.SandboxID]lease.Lease) (missing []netip.Prefix, err error) {
 	want := map[netip.Prefix]bool{}
 	for _, r := range ranges {
 		want[r.Masked()] = true

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/host/nlsock"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 )
 
@@ -19,8 +20,8 @@ const (
 
 // Counters returns the counters of sandboxes' interfaces, by the sandboxes' ids. They are given by the indexes of the host's ends; of one that is gone there are none. The
 // whole of it is one question to the kernel: what the host's ends of the pairs have sent is what the sandboxes have received.
-func (r *Socket) Counters(byIndex map[int]string) (map[string][]network.InterfaceStat, error) {
-	out := make(map[string][]network.InterfaceStat, len(byIndex))
+func (r *Socket) Counters(byIndex map[int]ids.SandboxID) (map[ids.SandboxID][]network.InterfaceStat, error) {
+	out := make(map[ids.SandboxID][]network.InterfaceStat, len(byIndex))
 	body := make([]byte, sizeofIfStatsMsg) // struct if_stats_msg: family, padding, index, filter
 	binary.NativeEndian.PutUint32(body[8:], statsFilterLink64)
 	q := request{What: "read the counters of the interfaces", Type: unix.RTM_GETSTATS, Flags: unix.NLM_F_DUMP, Body: body}

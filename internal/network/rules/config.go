@@ -7,6 +7,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/podnet"
@@ -40,7 +41,7 @@ type Config struct {
 // Leases is the ledger, as far as rules follow from it.
 type Leases interface {
 	// All are the leases by sandbox.
-	All() map[string]lease.Lease
+	All() map[ids.SandboxID]lease.Lease
 	// UsedRanges are the ranges that sandboxes have addresses of.
 	UsedRanges() []netip.Prefix
 }

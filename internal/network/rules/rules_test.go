@@ -17,6 +17,7 @@ import (
 
 	"monopod.dev/monopod/internal/host/nlsock"
 	"monopod.dev/monopod/internal/host/ruleset"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/podnet"
@@ -24,9 +25,9 @@ import (
 )
 
 // leases are a ledger of one range.
-type leases map[string]lease.Lease
+type leases map[ids.SandboxID]lease.Lease
 
-func (l leases) All() map[string]lease.Lease { return l }
+func (l leases) All() map[ids.SandboxID]lease.Lease { return l }
 
 func (l leases) UsedRanges() []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("10.201.0.0/24")}

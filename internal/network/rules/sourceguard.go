@@ -6,6 +6,7 @@ import (
 
 	"monopod.dev/monopod/internal/host/nlsock"
 	"monopod.dev/monopod/internal/host/ruleset"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network/lease"
 )
 
@@ -67,7 +68,7 @@ func (s site) sourceRequests(on bool, recs ...lease.Lease) (reqs []nlsock.Reques
 }
 
 // guardSources writes the sets, and the rules into this chain.
-func (s *shape) guardSources(c *nftables.Chain, leases map[string]lease.Lease) {
+func (s *shape) guardSources(c *nftables.Chain, leases map[ids.SandboxID]lease.Lease) {
 	for _, fam := range sourceFamilies {
 		var all []nftables.SetElement
 		for _, rec := range leases {

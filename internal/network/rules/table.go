@@ -7,6 +7,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/podnet"
 )
@@ -53,7 +54,7 @@ const (
 // wanted is what a shape follows from, beside the site.
 type wanted struct {
 	// leases are by sandbox, ranges those that sandboxes have addresses of.
-	leases map[string]lease.Lease
+	leases map[ids.SandboxID]lease.Lease
 	ranges []netip.Prefix
 	// forwards are the families that the forward guard is for.
 	forwards Families

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/nftables"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/network/podnet"
@@ -64,7 +65,7 @@ func TestShapeOfLeases(t *testing.T) {
 	}
 	leaving := rec
 	leaving.Interface, leaving.Leaving, leaving.Addresses = "mp2", true, []lease.Address{{Address: netip.MustParsePrefix("10.1.0.3/24")}}
-	s := shapeOf(siteOf(Config{Network: podnet.Network{Name: "b0"}}), wanted{leases: map[string]lease.Lease{"a": rec, "b": leaving}})
+	s := shapeOf(siteOf(Config{Network: podnet.Network{Name: "b0"}}), wanted{leases: map[ids.SandboxID]lease.Lease{"a": rec, "b": leaving}})
 	got := map[string]int{}
 	for _, p := range s.parts {
 		if p.set != nil && len(p.elements) > 0 {

@@ -18,6 +18,7 @@ import (
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/host/tree"
 	imagefsck "monopod.dev/monopod/internal/image/fsck"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/runtime/records"
@@ -51,7 +52,7 @@ type facts struct {
 	// unread are records that cannot be read: their containers and sandboxes are left alone.
 	unreadContainers, unreadSandboxes records.Unread
 	// addresses are by the sandbox's id; cni are the sandboxes that plugins have connected.
-	addresses map[string]lease.Held
+	addresses map[ids.SandboxID]lease.Held
 	cni       map[string]bool
 	links     map[string]bool // the host's network interfaces
 
@@ -68,7 +69,7 @@ type folder struct {
 
 // Check looks at what a runtime that does not run has stored. It changes nothing. Damage is no error, but a finding.
 func Check(o Options) (*Result, error) {
-	f := &facts{images: o.Images, containers: map[string]container.Record{}, sandboxes: map[string]sandbox.Record{}, addresses: map[string]lease.Held{}, cni: map[string]bool{}}
+	f := &facts{images: o.Images, containers: map[string]container.Record{}, sandboxes: map[string]sandbox.Record{}, addresses: map[ids.SandboxID]lease.Held{}, cni: map[string]bool{}}
 	findings, known, err := f.readDatabase(Database(o.DataDir))
 	if err != nil {
 		return nil, err

@@ -82,7 +82,7 @@ func (f *facts) sandbox(id string, rec sandbox.Record) []fsck.Finding {
 	if _, ok := f.pods[id]; !ok {
 		return []fsck.Finding{fsck.Damage("sandbox", id, "its folder of this boot is missing", "none: stop and remove the sandbox", fsck.Fix{})}
 	}
-	if _, bridged := f.addresses[id]; !bridged && !f.cni[id] && !rec.HostNetwork() {
+	if _, bridged := f.addresses[ids.SandboxID(id)]; !bridged && !f.cni[id] && !rec.HostNetwork() {
 		return []fsck.Finding{fsck.Damage("address", id, fmt.Sprintf("the sandbox has the addresses %v, and the ledger does not know of them", rec.IPs),
 			"none: the next start of the node learns them from the sandbox", fsck.Fix{})}
 	}
@@ -136,7 +136,8 @@ func (f *facts) network() (out []fsck.Finding) {
 		rec, ok := f.sandboxes[id]
 		return !ok && !f.unreadSandboxes.Has(id) || ok && !rec.ReclaimedAt.IsZero()
 	}
-	for id, held := range f.addresses {
+	for sandboxID, held := range f.addresses {
+		id := string(sandboxID)
 		if !gone(id) {
 			continue
 		}

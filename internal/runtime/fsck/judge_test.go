@@ -11,6 +11,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	imagefsck "monopod.dev/monopod/internal/image/fsck"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network/lease"
 	"monopod.dev/monopod/internal/runtime/container"
 	"monopod.dev/monopod/internal/runtime/records"
@@ -34,7 +35,7 @@ func whole(t *testing.T) *facts {
 		sandboxes: map[string]sandbox.Record{"s": {ID: "s", BootID: "now", CreatedAt: at, ReadyAt: at,
 			Stored: records.Proto[*cri.PodSandboxConfig]{Message: &cri.PodSandboxConfig{}}}},
 		unreadContainers: records.UnreadOf(nil), unreadSandboxes: records.UnreadOf(nil),
-		addresses: map[string]lease.Held{"s": {Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}, Interface: "veth1"}},
+		addresses: map[ids.SandboxID]lease.Held{"s": {Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}, Interface: "veth1"}},
 		cni:       map[string]bool{}, links: map[string]bool{"veth1": true},
 		layers:  map[string]folder{"c": {path: "/data/c", upper: true}},
 		bundles: map[string]folder{"c": {path: "/run/c", used: true}}, pods: map[string]folder{"s": {path: "/run/s", used: true}},

@@ -32,7 +32,7 @@ type Network interface {
 	// Setup connects a sandbox, and returns its addresses. It is idempotent.
 	Setup(ctx context.Context, req network.Request) (network.Result, error)
 	// Teardown disconnects a sandbox, whether its namespace is there still or not. One that is not connected is no error.
-	Teardown(ctx context.Context, sandboxID string) error
+	Teardown(ctx context.Context, sandboxID ids.SandboxID) error
 }
 
 // Ends ends what runs in a sandbox that is stopped.

@@ -50,7 +50,7 @@ func (m *Manager) networkRequest(rec *Record) (network.Request, error) {
 		return network.Request{}, err
 	}
 	md := cfg.GetMetadata()
-	req := network.Request{SandboxID: string(rec.ID), NetNS: m.cfg.Folders.Namespace(rec, ns.Network), HostPorts: ports, Annotations: cfg.GetAnnotations(), CgroupParent: rec.Cgroup,
+	req := network.Request{SandboxID: rec.ID, NetNS: m.cfg.Folders.Namespace(rec, ns.Network), HostPorts: ports, Annotations: cfg.GetAnnotations(), CgroupParent: rec.Cgroup,
 		Pod: network.PodInfo{Namespace: md.GetNamespace(), Name: md.GetName(), UID: md.GetUid()}}
 	if dns := cfg.GetDnsConfig(); dns != nil {
 		req.DNS = &network.DNS{Servers: dns.GetServers(), Searches: dns.GetSearches(), Options: dns.GetOptions()}

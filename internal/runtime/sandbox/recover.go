@@ -18,8 +18,8 @@ import (
 // undone, those of an earlier boot are not ready, and folders and mounts that no record knows are removed. A sandbox that is not
 // ready gives back what it holds only when nothing can run in it any more. It returns the network namespaces of the
 // sandboxes that hold their addresses, by id; empty where the namespace is not to be found or is to be left as it is.
-func (m *Manager) Recover(ctx context.Context) (live map[string]string, err error) {
-	live = map[string]string{}
+func (m *Manager) Recover(ctx context.Context) (live map[ids.SandboxID]string, err error) {
+	live = map[ids.SandboxID]string{}
 	errs := []error{m.cfg.Records.Restore()}
 	for id, rec := range m.cfg.Records.all() {
 		if rec.Ready() && rec.Updated != nil && rec.BootID == m.cfg.BootID {
@@ -39,7 +39,7 @@ func (m *Manager) Recover(ctx context.Context) (live map[string]string, err erro
 				errs = append(errs, err)
 				fallthrough // it is not known to be gone
 			case pinned:
-				live[string(id)] = ns.Path(m.cfg.Folders.namespaces(id), ns.Network)
+				live[id] = ns.Path(m.cfg.Folders.namespaces(id), ns.Network)
 			default:
 				m.cfg.Log.Warn("the sandbox's network namespace is gone: the sandbox is not ready", "sandbox", id)
 				errs = append(errs, m.halfEnded(ctx, rec, live))
@@ -67,12 +67,12 @@ func (m *Manager) ended(ctx context.Context, rec Record) error {
 
 // halfEnded does what ended does, unless containers of the sandbox may run on: then the sandbox keeps its address, which they use,
 // until a Stop has ended them.
-func (m *Manager) halfEnded(ctx context.Context, rec Record, live map[string]string) error {
+func (m *Manager) halfEnded(ctx context.Context, rec Record, live map[ids.SandboxID]string) error {
 	if !m.cfg.Containers.MayRun(rec.ID) {
 		return m.ended(ctx, rec)
 	}
 	if !rec.HostNetwork() {
-		live[string(rec.ID)] = ""
+		live[rec.ID] = ""
 	}
 	m.cfg.Log.Warn("a sandbox that is not ready has containers that may run on; it keeps its address until it is stopped", "sandbox", rec.ID)
 	_, err := m.cfg.Records.Modify(rec.ID, (*Record).stopped)
@@ -81,7 +81,7 @@ func (m *Manager) halfEnded(ctx context.Context, rec Record, live map[string]str
 
 // sweep removes folders of sandboxes that are in no record: a crash came between the two steps of a removal. Those whose record cannot be
 // read are left as they are, and their living network namespaces added to live: nothing that lives is dropped.
-func (m *Manager) sweep(ctx context.Context, live map[string]string) error {
+func (m *Manager) sweep(ctx context.Context, live map[ids.SandboxID]string) error {
 	entries, err := os.ReadDir(m.cfg.Folders.Root)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -100,7 +100,7 @@ func (m *Manager) sweep(ctx context.Context, live map[string]string) error {
 			m.cfg.Log.Error("a sandbox's folder is in no record that can be read; it is left as it is", "sandbox", id)
 			pinned, err := ns.Pinned(m.cfg.Folders.namespaces(id), ns.Network)
 			if pinned {
-				live[string(id)] = ns.Path(m.cfg.Folders.namespaces(id), ns.Network)
+				live[id] = ns.Path(m.cfg.Folders.namespaces(id), ns.Network)
 			}
 			errs = append(errs, err)
 			continue

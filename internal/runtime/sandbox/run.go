@@ -205,7 +205,7 @@ func (m *Manager) reclaim(ctx context.Context, rec *Record) error {
 	errs := []error{m.endInit(ctx, rec)}
 	if !rec.HostNetwork() {
 		m.cfg.Lent.giveBack(rec)
-		errs = append(errs, m.cfg.Network.Teardown(ctx, string(rec.ID)))
+		errs = append(errs, m.cfg.Network.Teardown(ctx, rec.ID))
 	}
 	if errs[0] != nil {
 		return errors.Join(errs...) // the pin stays: it tells that there is an init to end

@@ -13,6 +13,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 	"monopod.dev/monopod/test/harness"
 )
@@ -20,8 +21,8 @@ import (
 // counters is a network with one interface for each sandbox.
 type counters struct{}
 
-func (counters) InterfaceStats(_ context.Context, sandboxes map[string]string) (map[string][]network.InterfaceStat, error) {
-	all := map[string][]network.InterfaceStat{}
+func (counters) InterfaceStats(_ context.Context, sandboxes map[ids.SandboxID]string) (map[ids.SandboxID][]network.InterfaceStat, error) {
+	all := map[ids.SandboxID][]network.InterfaceStat{}
 	for id := range sandboxes {
 		all[id] = []network.InterfaceStat{{Name: "eth0", RxBytes: 1}}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"monopod.dev/monopod/internal/host/cgroup"
 	"monopod.dev/monopod/internal/host/proc"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 )
 
@@ -59,7 +60,7 @@ func (c *Collector) Metrics(ctx context.Context, all []Sandbox) iter.Seq[*cri.Po
 			if ctx.Err() != nil {
 				return
 			}
-			if m := pass.sandbox(sb, interfaces[sb.Attributes.GetId()]); m != nil && !yield(m) {
+			if m := pass.sandbox(sb, interfaces[ids.SandboxID(sb.Attributes.GetId())]); m != nil && !yield(m) {
 				return
 			}
 		}

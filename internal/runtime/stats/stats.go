@@ -17,13 +17,14 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/host/cgroup"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/network"
 )
 
 // Network tells the counters of sandboxes' interfaces.
 type Network interface {
 	// InterfaceStats takes the network namespaces of sandboxes by the sandboxes' ids; one that is gone is left out.
-	InterfaceStats(ctx context.Context, sandboxes map[string]string) (map[string][]network.InterfaceStat, error)
+	InterfaceStats(ctx context.Context, sandboxes map[ids.SandboxID]string) (map[ids.SandboxID][]network.InterfaceStat, error)
 }
 
 // Config is what a Collector works with.
@@ -151,12 +152,12 @@ func (c *Collector) writableLayer(ct *Container) *cri.FilesystemUsage {
 const networkPatience = 2 * time.Second
 
 // Interfaces reads the interfaces of all sandboxes at once. Without an answer there is nothing to tell, and the rest is told.
-func (c *Collector) Interfaces(ctx context.Context, all []Sandbox) (stats map[string][]network.InterfaceStat, at time.Time) {
+func (c *Collector) Interfaces(ctx context.Context, all []Sandbox) (stats map[ids.SandboxID][]network.InterfaceStat, at time.Time) {
 	at = time.Now()
-	namespaces := map[string]string{}
+	namespaces := map[ids.SandboxID]string{}
 	for _, sb := range all {
 		if sb.NetNS != "" {
-			namespaces[sb.Attributes.GetId()] = sb.NetNS
+			namespaces[ids.SandboxID(sb.Attributes.GetId())] = sb.NetNS
 		}
 	}
 	if c.cfg.Network == nil || len(namespaces) == 0 {

@@ -36,12 +36,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{API: apitest.Start(t), namespace: "apps"}
-	if _, err := w.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.Control(catalog.ServiceAccount, catalog.RootCA)
-	w.AwaitAccount(w.namespace)
+	w := &world{API: apitest.StartIn(t, "apps"), namespace: "apps"}
 	w.Agent(func(*corev1.Pod) bool { return true })
 	return w
 }
@@ -86,17 +81,8 @@ func (w *world) autoscaler(name, apiVersion, kind, target string, most int32, ch
 // await waits until an autoscaler is as wanted.
 func (w *world) await(name, what string, wanted func(*autoscalingv2.HorizontalPodAutoscaler) bool) *autoscalingv2.HorizontalPodAutoscaler {
 	w.Helper()
-	var last *autoscalingv2.HorizontalPodAutoscaler
-	w.AwaitChange(func(ctx context.Context) bool {
-		a, err := w.Client.AutoscalingV2().HorizontalPodAutoscalers(w.namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			w.Fatal(err)
-		}
-		last = a
-		return wanted(a)
-	}, func() string { return fmt.Sprintf("autoscaler %s is not %s: %+v", name, what, last.Status) },
-		autoscalingv2.SchemeGroupVersion.WithResource("horizontalpodautoscalers"), w.namespace)
-	return last
+	return apitest.Become(w.API, autoscalingv2.SchemeGroupVersion.WithResource("horizontalpodautoscalers"), w.namespace, w.Client.AutoscalingV2().HorizontalPodAutoscalers(w.namespace), name, what, wanted,
+		func(a *autoscalingv2.HorizontalPodAutoscaler) string { return fmt.Sprintf("%+v", a.Status) })
 }
 
 // awaitReason waits until an autoscaler's condition has a reason, and returns its message.

@@ -33,12 +33,7 @@ type world struct {
 
 func newWorld(t *testing.T, nodes ...string) *world {
 	t.Helper()
-	w := &world{API: apitest.Start(t), namespace: "apps"}
-	if _, err := w.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.Control(catalog.ServiceAccount, catalog.RootCA)
-	w.AwaitAccount(w.namespace)
+	w := &world{API: apitest.StartIn(t, "apps"), namespace: "apps"}
 	for _, node := range nodes {
 		w.node(node)
 	}
@@ -90,9 +85,7 @@ func (w *world) set(name, image string, change ...func(*appsv1.DaemonSet)) {
 // patch changes a set by a strategic merge patch.
 func (w *world) patch(name, format string, args ...any) {
 	w.Helper()
-	if _, err := w.Client.AppsV1().DaemonSets(w.namespace).Patch(w.Context(), name, types.StrategicMergePatchType, fmt.Appendf(nil, format, args...), metav1.PatchOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	apitest.Patch(w.API, w.Client.AppsV1().DaemonSets(w.namespace), name, format, args...)
 }
 
 func (w *world) image(name, image string) {
@@ -103,18 +96,11 @@ func (w *world) image(name, image string) {
 // await waits until a set is as wanted.
 func (w *world) await(name, what string, wanted func(*appsv1.DaemonSet) bool) *appsv1.DaemonSet {
 	w.Helper()
-	var last *appsv1.DaemonSet
-	w.AwaitChange(func(ctx context.Context) bool {
-		set, err := w.Client.AppsV1().DaemonSets(w.namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			w.Fatal(err)
-		}
-		last = set
-		return set.Status.ObservedGeneration == set.Generation && wanted(set)
-	}, func() string {
-		return fmt.Sprintf("daemon set %s does not become %s: %+v, pods %s", name, what, last.Status, w.pods(name))
-	}, appsv1.SchemeGroupVersion.WithResource("daemonsets"), w.namespace)
-	return last
+	return apitest.Become(w.API, appsv1.SchemeGroupVersion.WithResource("daemonsets"), w.namespace, w.Client.AppsV1().DaemonSets(w.namespace), name, what,
+		func(set *appsv1.DaemonSet) bool {
+			return set.Status.ObservedGeneration == set.Generation && wanted(set)
+		},
+		func(set *appsv1.DaemonSet) string { return fmt.Sprintf("%+v, pods %s", set.Status, w.pods(name)) })
 }
 
 // rolled waits until a set has an available pod of its template on so many nodes.

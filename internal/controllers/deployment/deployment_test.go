@@ -30,13 +30,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{API: apitest.Start(t), namespace: "apps"}
-	if _, err := w.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.Control(catalog.ServiceAccount, catalog.RootCA)
-	w.AwaitAccount(w.namespace)
-	return w
+	return &world{API: apitest.StartIn(t, "apps"), namespace: "apps"}
 }
 
 // ours are the controllers. A deletion that ends before its answer may leave a pod without a node that is deleted and stays: that is the pod collector's.
@@ -65,9 +59,7 @@ func (w *world) deployment(name string, replicas int32, image string, change ...
 // patch changes a deployment by a strategic merge patch.
 func (w *world) patch(name, format string, args ...any) {
 	w.Helper()
-	if _, err := w.Client.AppsV1().Deployments(w.namespace).Patch(w.Context(), name, types.StrategicMergePatchType, fmt.Appendf(nil, format, args...), metav1.PatchOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	apitest.Patch(w.API, w.Client.AppsV1().Deployments(w.namespace), name, format, args...)
 }
 
 func (w *world) image(name, image string) {
@@ -78,16 +70,8 @@ func (w *world) image(name, image string) {
 // await waits until a deployment is as wanted.
 func (w *world) await(name, what string, wanted func(*appsv1.Deployment) bool) *appsv1.Deployment {
 	w.Helper()
-	var last *appsv1.Deployment
-	w.AwaitChange(func(ctx context.Context) bool {
-		d, err := w.Client.AppsV1().Deployments(w.namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			w.Fatal(err)
-		}
-		last = d
-		return wanted(d)
-	}, func() string { return fmt.Sprintf("deployment %s does not become %s: %+v", name, what, last.Status) }, appsv1.SchemeGroupVersion.WithResource("deployments"), w.namespace)
-	return last
+	return apitest.Become(w.API, appsv1.SchemeGroupVersion.WithResource("deployments"), w.namespace, w.Client.AppsV1().Deployments(w.namespace), name, what, wanted,
+		func(d *appsv1.Deployment) string { return fmt.Sprintf("%+v", d.Status) })
 }
 
 // rolled waits until all pods of a deployment are of its template, and available.

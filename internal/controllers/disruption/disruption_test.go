@@ -30,13 +30,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{API: apitest.Start(t), namespace: "apps"}
-	if _, err := w.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.Control(catalog.ServiceAccount, catalog.RootCA)
-	w.AwaitAccount(w.namespace)
-	return w
+	return &world{API: apitest.StartIn(t, "apps"), namespace: "apps"}
 }
 
 // budget makes one for the pods of an application.

@@ -37,13 +37,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{API: apitest.Start(t), namespace: "batch"}
-	if _, err := w.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.Control(catalog.ServiceAccount, catalog.RootCA)
-	w.AwaitAccount(w.namespace)
-	return w
+	return &world{API: apitest.StartIn(t, "batch"), namespace: "batch"}
 }
 
 // agent ends pods, and knows how each did.
@@ -164,23 +158,13 @@ func indexed(j *batchv1.Job) { j.Spec.CompletionMode = ptr.To(batchv1.IndexedCom
 
 func (w *world) patch(name, format string, args ...any) {
 	w.Helper()
-	if _, err := w.Client.BatchV1().Jobs(w.namespace).Patch(w.Context(), name, types.StrategicMergePatchType, fmt.Appendf(nil, format, args...), metav1.PatchOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	apitest.Patch(w.API, w.Client.BatchV1().Jobs(w.namespace), name, format, args...)
 }
 
 func (w *world) await(name, what string, wanted func(*batchv1.Job) bool) *batchv1.Job {
 	w.Helper()
-	var last *batchv1.Job
-	w.AwaitChange(func(ctx context.Context) bool {
-		j, err := w.Client.BatchV1().Jobs(w.namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			w.Fatal(err)
-		}
-		last = j
-		return wanted(j)
-	}, func() string { return fmt.Sprintf("job %s does not become %s: %+v", name, what, last.Status) }, jobs, w.namespace)
-	return last
+	return apitest.Become(w.API, jobs, w.namespace, w.Client.BatchV1().Jobs(w.namespace), name, what, wanted,
+		func(j *batchv1.Job) string { return fmt.Sprintf("%+v", j.Status) })
 }
 
 // ends waits until a job has ended with a condition, and checks its reason.

@@ -31,13 +31,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{API: apitest.Start(t), namespace: "apps"}
-	if _, err := w.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.Control(catalog.ServiceAccount, catalog.RootCA)
-	w.AwaitAccount(w.namespace)
-	return w
+	return &world{API: apitest.StartIn(t, "apps"), namespace: "apps"}
 }
 
 // set is one of so many pods of an image.
@@ -63,9 +57,7 @@ func (w *world) set(name string, replicas int32, image string, change ...func(*a
 // patch changes a set by a strategic merge patch.
 func (w *world) patch(name, format string, args ...any) {
 	w.Helper()
-	if _, err := w.Client.AppsV1().StatefulSets(w.namespace).Patch(w.Context(), name, types.StrategicMergePatchType, fmt.Appendf(nil, format, args...), metav1.PatchOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	apitest.Patch(w.API, w.Client.AppsV1().StatefulSets(w.namespace), name, format, args...)
 }
 
 func (w *world) image(name, image string) {
@@ -76,18 +68,11 @@ func (w *world) image(name, image string) {
 // await waits until a set is as wanted.
 func (w *world) await(name, what string, wanted func(*appsv1.StatefulSet) bool) *appsv1.StatefulSet {
 	w.Helper()
-	var last *appsv1.StatefulSet
-	w.AwaitChange(func(ctx context.Context) bool {
-		set, err := w.Client.AppsV1().StatefulSets(w.namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			w.Fatal(err)
-		}
-		last = set
-		return set.Status.ObservedGeneration == set.Generation && wanted(set)
-	}, func() string {
-		return fmt.Sprintf("stateful set %s does not become %s: %+v, pods %s", name, what, last.Status, w.pods(name))
-	}, appsv1.SchemeGroupVersion.WithResource("statefulsets"), w.namespace)
-	return last
+	return apitest.Become(w.API, appsv1.SchemeGroupVersion.WithResource("statefulsets"), w.namespace, w.Client.AppsV1().StatefulSets(w.namespace), name, what,
+		func(set *appsv1.StatefulSet) bool {
+			return set.Status.ObservedGeneration == set.Generation && wanted(set)
+		},
+		func(set *appsv1.StatefulSet) string { return fmt.Sprintf("%+v, pods %s", set.Status, w.pods(name)) })
 }
 
 // rolled waits until all pods of a set are of its template, and available.

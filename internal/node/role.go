@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -55,9 +56,12 @@ func (p *process) do(ctx context.Context, w work) (err error) {
 	return errors.Join(err, closeAll(opened))
 }
 
+// undoTime bounds the undoing of a start that has failed.
+const undoTime = 30 * time.Second
+
 // openAll returns the roles that are to be closed, whether all are open or not. What one of those has made on the host is undone when they are not.
 func openAll(ctx context.Context, groups [][]role) (opened []role, err error) {
-	var undo rollback.Stack
+	undo := rollback.Stack{Bound: undoTime}
 	defer func() { err = errors.Join(err, undo.Run(ctx)) }()
 	for _, group := range groups {
 		opened = append(opened, group...)

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// bound is the time that all undos of one operation have together.
-const bound = 30 * time.Second
-
 // Stack is the undos of one operation. Its zero value is empty and usable. It is not safe for concurrent use.
 type Stack struct {
+	// Bound is the time that all undos of the operation have together. 0: Run ends only when they have, and each of them has to bound
+	// what it waits for itself.
+	Bound time.Duration
 	steps []step
 }
 
@@ -38,8 +38,12 @@ func (s *Stack) Run(ctx context.Context) error {
 	if len(s.steps) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
+	if s.Bound > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.Bound)
+		defer cancel()
+	}
 	var errs []error
 	for i := len(s.steps) - 1; i >= 0; i-- {
 		if err := s.steps[i].undo(ctx); err != nil {

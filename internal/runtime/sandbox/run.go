@@ -99,7 +99,7 @@ func (m *Manager) run(ctx context.Context, rec Record) (err error) {
 	if err != nil {
 		return err
 	}
-	var undo rollback.Stack
+	undo := rollback.Stack{Bound: undoTime}
 	defer func() { err = errors.Join(err, undo.Run(ctx)) }()
 	undo.Add("the sandbox", func(ctx context.Context) error { return m.undo(ctx, &rec) })
 	if err := failpoint.Hit("runtime/sandbox-run/persisted"); err != nil {
@@ -189,6 +189,9 @@ func (m *Manager) buildNamespaces(rec *Record) error {
 	}
 	return failpoint.Hit("runtime/sandbox-run/shm")
 }
+
+// undoTime bounds undo, for which the caller of a Run that has failed waits.
+const undoTime = 30 * time.Second
 
 // undo removes what a Run that did not come to its end has made. A sandbox that cannot be undone now keeps its record, which
 // nobody sees: recovery tries again.

@@ -22,6 +22,7 @@ import (
 	"monopod.dev/monopod/internal/executor/worker/table"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/rollback"
 )
 
 // validID reports whether id may name a container: it becomes a file's name, here and in libcontainer. (It is no
@@ -102,21 +103,16 @@ func (cs *Calls) makeContainer(ctx context.Context, c *table.Container, req prot
 	if err := cs.cfg.Table.Write(c, func(r *record.Record) { *r = rec }); err != nil {
 		return 0, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, cs.cfg.Life.Undo(ctx, rec))
-		}
-	}()
+	// No bound: what Undo waits for longest is a command of the container's runtime, whose time its engine sets.
+	var undo rollback.Stack
+	defer func() { err = errors.Join(err, undo.Run(ctx)) }()
+	undo.Add("the container", func(ctx context.Context) error { return cs.cfg.Life.Undo(ctx, rec) })
 	var log *crilog.File
 	if req.LogPath != "" {
 		if log, err = crilog.Open(req.LogPath, cs.cfg.Life.Rotation(rec)); err != nil {
 			return 0, err
 		}
-		defer func() {
-			if err != nil {
-				log.Close()
-			}
-		}()
+		undo.Add("the opening of its log", func(context.Context) error { return log.Close() })
 	}
 	closeScope, err := group.OpenScope(l.scope, l.config.Cgroups.Resources, true, cs.cfg.Log)
 	if err != nil {
@@ -142,7 +138,11 @@ func (cs *Calls) makeContainer(ctx context.Context, c *table.Container, req prot
 	if errors.As(err, &programErr) {
 		// The container was complete, and only its program cannot be executed, or a poststart hook has failed. CRI's callers look for that at Start.
 		rec.StartError = programErr.Text
-		return 0, cs.cfg.Life.Settle(c, rec, nil, 0, log, nil)
+		if err := cs.cfg.Life.Settle(c, rec, nil, 0, log, nil); err != nil {
+			return 0, err
+		}
+		undo.Release()
+		return 0, nil
 	}
 	if err != nil {
 		return 0, err
@@ -157,5 +157,9 @@ func (cs *Calls) makeContainer(ctx context.Context, c *table.Container, req prot
 	if err != nil {
 		return 0, err
 	}
-	return rec.PID, cs.cfg.Life.Settle(c, rec, pidfd, made.Parent, log, made.Ends.Files)
+	if err := cs.cfg.Life.Settle(c, rec, pidfd, made.Parent, log, made.Ends.Files); err != nil {
+		return 0, err
+	}
+	undo.Release()
+	return rec.PID, nil
 }

@@ -85,6 +85,9 @@ func (m *Manager) find(ctx context.Context, sandboxID ids.SandboxID, cfg *cri.Co
 	return rec.ID, m.cfg.Containers.Do(ctx, rec.ID, func() error { return m.create(ctx, rec, &sb) })
 }
 
+// undoTime bounds the undoing of a Create that has failed, for which its caller waits.
+const undoTime = 30 * time.Second
+
 func (m *Manager) create(ctx context.Context, rec container.Record, sb *sandbox.Record) (err error) {
 	if err := m.cfg.DB.Room(); err != nil {
 		return err
@@ -110,7 +113,7 @@ func (m *Manager) create(ctx context.Context, rec container.Record, sb *sandbox.
 	if err := m.cfg.Containers.Add(rec); err != nil {
 		return err
 	}
-	var undo rollback.Stack
+	undo := rollback.Stack{Bound: undoTime}
 	defer func() { err = errors.Join(err, undo.Run(ctx)) }()
 	// A container that cannot be undone now keeps its record, which nobody sees: the sandbox's removal, or recovery, tries again.
 	undo.Add("the container", func(ctx context.Context) error {

@@ -54,7 +54,7 @@ var layers = []layer{
 	{"internal/netpolicy/compile", []string{"internal/kit"}, "what policies mean is a pure function"},
 	{"internal/agent", []string{"internal/pods", "internal/devices", "internal/host", "internal/kit"},
 		"the agent reaches containers only through CRI, and the API only through client-go, even in one process"},
-	{"internal/agent/plan", []string{"internal/pods"}, "the plan is a pure function"},
+	{"internal/agent/plan", []string{"internal/kit/ids", "internal/pods"}, "the plan is a pure function"},
 	{"internal/agent/admit", []string{"internal/pods"}, "whether the node takes a pod is a pure function, and a ledger of what it has taken"},
 	{"internal/agent/podcgroup", []string{"internal/pods", "internal/agent/podspec", "internal/agent/admit", "internal/host/cgroup", "internal/host/systemd"},
 		"the cgroups of pods are made in one place, whatever the runtime is"},
@@ -98,7 +98,7 @@ var layers = []layer{
 }
 
 // pure packages decide and do nothing else, and import no others of this module.
-var pure = []string{"internal/kit/apifields", "internal/host/cgroup/place", "internal/pods", "internal/controllers/catalog", "internal/agent/plan", "internal/agent/admit", "internal/agent/imagegc", "internal/agent/relist", "internal/agent/userns", "internal/agent/shutdown/turns", "internal/agent/probes/judge",
+var pure = []string{"internal/kit/apifields", "internal/kit/ids", "internal/host/cgroup/place", "internal/pods", "internal/controllers/catalog", "internal/agent/plan", "internal/agent/admit", "internal/agent/imagegc", "internal/agent/relist", "internal/agent/userns", "internal/agent/shutdown/turns", "internal/agent/probes/judge",
 	"internal/devices/alloc", "internal/devices/answer", "internal/devices/book", "internal/devices/topology", "internal/devices/inventory", "internal/devices/contract/judge",
 	"internal/devices/hostdevice", "internal/dns/answer", "internal/dns/message", "internal/executor/worker/resources", "internal/netpolicy/compile", "internal/network/podnet", "internal/kit/iprange", "internal/kit/release", "internal/kit/oneline", "internal/kit/ordered", "internal/ocispec", "internal/proxy/plan"}
 

@@ -11,6 +11,7 @@ import (
 	"monopod.dev/monopod/internal/agent/cdiprobe"
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/plan"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Creates has the runtime create containers.
@@ -29,7 +30,7 @@ type CreateRuntime interface {
 }
 
 // create creates a container; one with CDI devices, in whichever way it asks for them, only by a runtime that is known not to leave them out.
-func (c *Creates) create(ctx context.Context, container string, req *criv1.CreateContainerRequest) (id string, err error) {
+func (c *Creates) create(ctx context.Context, name string, req *criv1.CreateContainerRequest) (id ids.ContainerID, err error) {
 	var verdict cdiprobe.Verdict
 	asks := cdiprobe.Asks(req.Config)
 	if asks {
@@ -37,7 +38,7 @@ func (c *Creates) create(ctx context.Context, container string, req *criv1.Creat
 		case err != nil:
 			return "", because(plan.ReasonCreateError, fmt.Errorf("it is not known whether the runtime honours CDI devices: %s", text(err)))
 		case verdict.Answer != cdiprobe.Honours:
-			return "", because(plan.ReasonDevicesNotReady, errors.New(cdiprobe.Held(container, verdict)))
+			return "", because(plan.ReasonDevicesNotReady, errors.New(cdiprobe.Held(name, verdict)))
 		}
 	}
 	created, err := c.Runtime.CreateContainer(ctx, req)
@@ -48,5 +49,5 @@ func (c *Creates) create(ctx context.Context, container string, req *criv1.Creat
 		// Another one may have created it than the one that was asked. It is made anew: one that was not started is removed before.
 		return "", because(plan.ReasonCreateError, errors.New("the container runtime was restarted while the container was created"))
 	}
-	return created.ContainerId, nil
+	return ids.ContainerID(created.ContainerId), nil
 }

@@ -117,7 +117,7 @@ func TestAnnotationsAskForDevices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := b.rt.Config(id); len(got.CDIDevices) != 0 || got.Annotations["cdi.k8s.io/vendor_class"] != "example.com/widget=0" {
+	if got := b.rt.Config(string(id)); len(got.CDIDevices) != 0 || got.Annotations["cdi.k8s.io/vendor_class"] != "example.com/widget=0" {
 		t.Errorf("created as %v", got)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/kit/podstarts"
 	"monopod.dev/monopod/internal/pods"
 )
@@ -108,10 +109,10 @@ func (s *Sandboxes) stop(ctx context.Context, _ *v1.Pod, a plan.Action) error {
 	return s.end(ctx, a.SandboxID)
 }
 
-func (s *Sandboxes) end(ctx context.Context, id string) error {
+func (s *Sandboxes) end(ctx context.Context, id ids.SandboxID) error {
 	ctx, cancel := context.WithTimeout(ctx, cri.ChangeTimeout)
 	defer cancel()
-	_, err := s.Runtime.StopPodSandbox(ctx, &criv1.StopPodSandboxRequest{PodSandboxId: id})
+	_, err := s.Runtime.StopPodSandbox(ctx, &criv1.StopPodSandboxRequest{PodSandboxId: string(id)})
 	if err != nil && !gone(err) {
 		return fmt.Errorf("stop sandbox %s: %s", id, text(err))
 	}
@@ -124,7 +125,7 @@ func (s *Sandboxes) remove(ctx context.Context, _ *v1.Pod, a plan.Action) error 
 	}
 	ctx, cancel := context.WithTimeout(ctx, cri.ChangeTimeout)
 	defer cancel()
-	_, err := s.Runtime.RemovePodSandbox(ctx, &criv1.RemovePodSandboxRequest{PodSandboxId: a.SandboxID})
+	_, err := s.Runtime.RemovePodSandbox(ctx, &criv1.RemovePodSandboxRequest{PodSandboxId: string(a.SandboxID)})
 	if err != nil && !gone(err) {
 		return fmt.Errorf("remove sandbox %s: %s", a.SandboxID, text(err))
 	}

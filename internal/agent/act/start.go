@@ -16,6 +16,7 @@ import (
 	"monopod.dev/monopod/internal/agent/podlog"
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/kit/podstarts"
 	"monopod.dev/monopod/internal/pods"
 )
@@ -79,9 +80,9 @@ func (s *Starts) start(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, cri.ChangeTimeout)
 	defer cancel()
-	var id string
+	var id ids.ContainerID
 	err = s.Tell.step(ctx, pod, podstarts.CallCreateContainer, c.Name, func() (err error) {
-		id, err = s.Creates.create(ctx, c.Name, &criv1.CreateContainerRequest{PodSandboxId: a.Sandbox.ID, Config: cfg, SandboxConfig: sandbox})
+		id, err = s.Creates.create(ctx, c.Name, &criv1.CreateContainerRequest{PodSandboxId: string(a.Sandbox.ID), Config: cfg, SandboxConfig: sandbox})
 		return err
 	})
 	if err != nil {
@@ -93,7 +94,7 @@ func (s *Starts) start(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 		return s.failed(ctx, pod, c, because(plan.ReasonRunError, err))
 	}
 	err = s.Tell.step(ctx, pod, podstarts.CallStartContainer, c.Name, func() error {
-		_, err := s.Creates.Runtime.StartContainer(ctx, &criv1.StartContainerRequest{ContainerId: id})
+		_, err := s.Creates.Runtime.StartContainer(ctx, &criv1.StartContainerRequest{ContainerId: string(id)})
 		return err
 	})
 	if err != nil {

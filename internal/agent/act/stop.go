@@ -44,7 +44,7 @@ func (s *Stops) stop(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 	seconds := int64((left + time.Second - 1) / time.Second)
 	ctx, cancel := context.WithTimeout(ctx, left+cri.ChangeTimeout)
 	defer cancel()
-	_, err := s.Runtime.StopContainer(ctx, &criv1.StopContainerRequest{ContainerId: a.ContainerID, Timeout: seconds})
+	_, err := s.Runtime.StopContainer(ctx, &criv1.StopContainerRequest{ContainerId: string(a.ContainerID), Timeout: seconds})
 	if err != nil && !gone(err) {
 		return fmt.Errorf("stop container %s (%s): %s", a.ContainerName, a.ContainerID, text(err))
 	}
@@ -54,7 +54,7 @@ func (s *Stops) stop(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 func (s *Stops) remove(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, cri.ChangeTimeout)
 	defer cancel()
-	_, err := s.Runtime.RemoveContainer(ctx, &criv1.RemoveContainerRequest{ContainerId: a.ContainerID})
+	_, err := s.Runtime.RemoveContainer(ctx, &criv1.RemoveContainerRequest{ContainerId: string(a.ContainerID)})
 	if err != nil && !gone(err) {
 		return fmt.Errorf("remove container %s: %s", a.ContainerID, text(err))
 	}

@@ -18,6 +18,7 @@ import (
 
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/test/crifake"
 )
 
@@ -52,13 +53,13 @@ func connect(t *testing.T, rt *crifake.Runtime, log *slog.Logger) *Client {
 }
 
 // up makes a sandbox with one running container of attempt 3.
-func up(t *testing.T, c *Client) (sandbox, container string) {
+func up(t *testing.T, c *Client) (sandbox ids.SandboxID, container ids.ContainerID) {
 	t.Helper()
 	return upAgain(t, c, 0)
 }
 
 // upAgain is up with another sandbox of the same pod.
-func upAgain(t *testing.T, c *Client, attempt uint32) (sandbox, container string) {
+func upAgain(t *testing.T, c *Client, attempt uint32) (sandbox ids.SandboxID, container ids.ContainerID) {
 	t.Helper()
 	pod := newPod()
 	cfg := podspec.Sandbox(podspec.SandboxInput{Pod: pod, LogDir: "/logs", Attempt: attempt})
@@ -74,16 +75,16 @@ func upAgain(t *testing.T, c *Client, attempt uint32) (sandbox, container string
 	if _, err := c.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: ctr.ContainerId}); err != nil {
 		t.Fatal(err)
 	}
-	return s.PodSandboxId, ctr.ContainerId
+	return ids.SandboxID(s.PodSandboxId), ids.ContainerID(ctr.ContainerId)
 }
 
 // another makes one more container of the pod of up.
-func another(t *testing.T, c *Client, sandbox string, attempt uint32) {
+func another(t *testing.T, c *Client, sandbox ids.SandboxID, attempt uint32) {
 	t.Helper()
 	pod := newPod()
 	in := podspec.ContainerInput{Pod: pod, Container: &pod.Spec.Containers[0], Attempt: attempt, Step: 2, ImageRef: "img"}
 	cfg := podspec.Sandbox(podspec.SandboxInput{Pod: pod, LogDir: "/logs"})
-	if _, err := c.CreateContainer(t.Context(), &cri.CreateContainerRequest{PodSandboxId: sandbox, SandboxConfig: cfg, Config: podspec.Container(in)}); err != nil {
+	if _, err := c.CreateContainer(t.Context(), &cri.CreateContainerRequest{PodSandboxId: string(sandbox), SandboxConfig: cfg, Config: podspec.Container(in)}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -109,7 +110,7 @@ func TestObserve(t *testing.T) {
 	if got := o.Containers[0]; got.ID != id || got.State != plan.Running || got.Attempt != 3 || got.Step != 2 || got.Image != "img" || got.StartedAt.IsZero() || got.SandboxID != sandbox {
 		t.Errorf("container %+v", got)
 	}
-	rt.Exit(id, 5)
+	rt.Exit(string(id), 5)
 	for range 3 {
 		o, err = view.Observe(t.Context())
 		if got := o.Containers[0]; err != nil || got.State != plan.Exited || got.ExitCode != 5 || got.Message != "last words" {

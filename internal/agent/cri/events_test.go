@@ -79,7 +79,7 @@ func TestWatch(t *testing.T) {
 	for len(w.all) > 0 {
 		<-w.all
 	}
-	rt.Exit(id, 0)
+	rt.Exit(string(id), 0)
 	rt.Serve(t)
 	await(t, w.all)
 }
@@ -98,7 +98,7 @@ func TestWatchWithoutEvents(t *testing.T) {
 			await(t, w.all)
 			sandbox, id := up(t, c)
 			w.poked()
-			rt.Exit(id, 1)
+			rt.Exit(string(id), 1)
 			w.poked()
 			// A list may have shown it before the stream was open, and then nothing was kept back: more happens until it is said.
 			for spoken, attempt := false, uint32(4); !spoken; attempt++ {
@@ -111,7 +111,7 @@ func TestWatchWithoutEvents(t *testing.T) {
 					another(t, c, sandbox, attempt)
 				}
 			}
-			rt.KillSandbox(sandbox)
+			rt.KillSandbox(string(sandbox))
 			w.poked()
 			rt.Events(crifake.EventsTold)
 			if like == crifake.EventsMissing {
@@ -125,7 +125,7 @@ func TestWatchWithoutEvents(t *testing.T) {
 			attempt := uint32(1)
 			for spoken := false; !spoken; attempt++ {
 				sandbox, _ := upAgain(t, c, attempt)
-				rt.KillSandbox(sandbox)
+				rt.KillSandbox(string(sandbox))
 				select {
 				case said := <-w.said:
 					if spoken = true; said != saysEvents {
@@ -147,7 +147,7 @@ func TestWatchBegins(t *testing.T) {
 	rt.Stop()
 	w, _ := watch(t, rt)
 	await(t, w.lost)
-	rt.Exit(id, 3)
+	rt.Exit(string(id), 3)
 	rt.Serve(t)
 	await(t, w.all)
 	rt.KillSandbox(rt.Sandboxes()[0])

@@ -14,6 +14,7 @@ import (
 
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // View observes one pod. It remembers what cannot change: it must not be used by two goroutines at once.
@@ -22,8 +23,8 @@ type View struct {
 	uid    types.UID
 	// message reads the termination message of a container that has ended.
 	message func(End) string
-	ended   map[string]plan.Container
-	ips     map[string][]string
+	ended   map[ids.ContainerID]plan.Container
+	ips     map[ids.SandboxID][]string
 }
 
 // End is a container that has ended, as a termination message is looked up by.
@@ -36,7 +37,7 @@ type End struct {
 
 // View makes a view of the pod. message may be nil.
 func (c *Client) View(uid types.UID, message func(End) string) *View {
-	return &View{client: c, uid: uid, message: message, ended: map[string]plan.Container{}, ips: map[string][]string{}}
+	return &View{client: c, uid: uid, message: message, ended: map[ids.ContainerID]plan.Container{}, ips: map[ids.SandboxID][]string{}}
 }
 
 // Observe asks the runtime for all that it holds of the pod.
@@ -79,9 +80,10 @@ func (v *View) Observe(ctx context.Context) (plan.Observed, error) {
 }
 
 func (v *View) sandbox(ctx context.Context, s *cri.PodSandbox) (plan.Sandbox, error) {
+	id := ids.SandboxID(s.Id)
 	out := plan.Sandbox{
-		ID: s.Id, Attempt: s.GetMetadata().GetAttempt(), CreatedAt: nanos(s.CreatedAt),
-		Ready: s.State == cri.PodSandboxState_SANDBOX_READY, IPs: v.ips[s.Id],
+		ID: id, Attempt: s.GetMetadata().GetAttempt(), CreatedAt: nanos(s.CreatedAt),
+		Ready: s.State == cri.PodSandboxState_SANDBOX_READY, IPs: v.ips[id],
 	}
 	if !out.Ready || out.IPs != nil {
 		return out, nil
@@ -100,18 +102,19 @@ func (v *View) sandbox(ctx context.Context, s *cri.PodSandbox) (plan.Sandbox, er
 		for _, more := range resp.Status.Network.AdditionalIps {
 			out.IPs = append(out.IPs, more.Ip)
 		}
-		v.ips[s.Id] = out.IPs
+		v.ips[id] = out.IPs
 	}
 	return out, nil
 }
 
 func (v *View) container(ctx context.Context, c *cri.Container) (plan.Container, error) {
-	if known, ok := v.ended[c.Id]; ok {
+	id := ids.ContainerID(c.Id)
+	if known, ok := v.ended[id]; ok {
 		return known, nil
 	}
 	facts := podspec.FactsOf(c.Labels, c.Annotations)
 	out := plan.Container{
-		ID: c.Id, Name: facts.Name, SandboxID: c.PodSandboxId, Attempt: facts.RestartCount, Step: facts.Step,
+		ID: id, Name: facts.Name, SandboxID: ids.SandboxID(c.PodSandboxId), Attempt: facts.RestartCount, Step: facts.Step,
 		Hash: facts.Hash, VolumeImages: facts.VolumeImages, CreatedAt: nanos(c.CreatedAt),
 	}
 	resp, err := v.client.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: c.Id})
@@ -143,7 +146,7 @@ func (v *View) container(ctx context.Context, c *cri.Container) (plan.Container,
 			out.Message = m
 		}
 	}
-	v.ended[c.Id] = out
+	v.ended[id] = out
 	return out, nil
 }
 

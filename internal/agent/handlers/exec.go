@@ -14,6 +14,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 func (h *Handlers) probeExec(ctx context.Context, on Subject, what *v1.ExecAction, timeout time.Duration) Answer {
@@ -61,7 +62,7 @@ type CRI struct{ Runtime Runtime }
 const execMargin = 15 * time.Second
 
 // ExecSync is Executor's. With a timeout a runtime that is away is not waited for: a probe comes again. Without one the client's own way holds.
-func (c CRI) ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (stdout, stderr []byte, exitCode int32, err error) {
+func (c CRI) ExecSync(ctx context.Context, id ids.ContainerID, cmd []string, timeout time.Duration) (stdout, stderr []byte, exitCode int32, err error) {
 	var options []grpc.CallOption
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -71,7 +72,7 @@ func (c CRI) ExecSync(ctx context.Context, id string, cmd []string, timeout time
 	}
 	// CRI counts in seconds, and 0 would be no limit.
 	seconds := int64((timeout + time.Second - 1) / time.Second)
-	resp, err := c.Runtime.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: id, Cmd: cmd, Timeout: seconds}, options...)
+	resp, err := c.Runtime.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: string(id), Cmd: cmd, Timeout: seconds}, options...)
 	if status.Code(err) == codes.DeadlineExceeded && timeout > 0 {
 		return nil, nil, 0, timedOut{cmd, timeout}
 	}

@@ -12,6 +12,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/version"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // MaxOutput is how much of what a container answers is kept, in bytes.
@@ -22,7 +24,7 @@ type Subject struct {
 	Pod       *v1.Pod
 	Container *v1.Container
 	// ID is the container's at the runtime.
-	ID string
+	ID ids.ContainerID
 	// IP is the pod's first address, the host's of a pod with hostNetwork: where is asked when the handler names no host.
 	IP string
 }
@@ -49,7 +51,7 @@ type Answer struct {
 // Executor runs a command in a container to its end. A timeout of 0 is none. What has not ended by then is killed, and the error's class is
 // context.DeadlineExceeded; any other error means that the command could not be run.
 type Executor interface {
-	ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (stdout, stderr []byte, exitCode int32, err error)
+	ExecSync(ctx context.Context, containerID ids.ContainerID, cmd []string, timeout time.Duration) (stdout, stderr []byte, exitCode int32, err error)
 }
 
 // Handlers is safe for concurrent use.

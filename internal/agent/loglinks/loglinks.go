@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 const (
@@ -45,11 +47,14 @@ func clean(dir string) string {
 }
 
 // Container names a container.
-type Container struct{ Pod, Namespace, Name, ID string }
+type Container struct {
+	Pod, Namespace, Name string
+	ID                   ids.ContainerID
+}
 
 // path is where the container's link is. whole is false where its name had to be cut, so that it may be another container's, too.
 func (l *Links) path(c Container) (path string, whole bool, err error) {
-	name := c.Pod + "_" + c.Namespace + "_" + c.Name + "-" + c.ID
+	name := c.Pod + "_" + c.Namespace + "_" + c.Name + "-" + string(c.ID)
 	if strings.ContainsAny(name, "/\x00") || c.ID == "" {
 		return "", false, fmt.Errorf("the container %q has no name that a link can have", name)
 	}

@@ -9,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // now is the time of all cases; facts are given relative to it.
@@ -57,7 +59,7 @@ func inits(names ...string) option {
 	}
 }
 
-func sandbox(id string, attempt uint32, ready bool) option {
+func sandbox(id ids.SandboxID, attempt uint32, ready bool) option {
 	return func(in *Input) {
 		s := Sandbox{ID: id, Attempt: attempt, Ready: ready, CreatedAt: ago(time.Hour)}
 		if ready {
@@ -68,10 +70,10 @@ func sandbox(id string, attempt uint32, ready bool) option {
 }
 
 // has adds a container: "name/attempt" in the sandbox, named by its name and attempt.
-func has(name string, attempt int32, sandbox string, state ContainerState, more ...func(*Container)) option {
+func has(name string, attempt int32, sandbox ids.SandboxID, state ContainerState, more ...func(*Container)) option {
 	return func(in *Input) {
 		c := Container{
-			ID: fmt.Sprintf("%s%d", name, attempt), Name: name, Attempt: attempt, SandboxID: sandbox, State: state,
+			ID: ids.ContainerID(fmt.Sprintf("%s%d", name, attempt)), Name: name, Attempt: attempt, SandboxID: sandbox, State: state,
 			CreatedAt: ago(time.Hour), Image: "img",
 		}
 		if state == Running || state == Exited {
@@ -106,7 +108,7 @@ func gone(in *Input) {
 
 // keyOf is the key of an action on what has this name or ID.
 func keyOf(v Verb, on string) Key {
-	a := Action{Verb: v, Volume: on, ContainerName: on, SandboxID: on, ContainerID: on}
+	a := Action{Verb: v, Volume: on, ContainerName: on, SandboxID: ids.SandboxID(on), ContainerID: ids.ContainerID(on)}
 	return a.Key()
 }
 
@@ -115,7 +117,7 @@ func ongoing(v Verb, on string) option {
 }
 
 // fact is one of a container that was noted so long ago.
-func fact(what What, id string, before time.Duration) option {
+func fact(what What, id ids.ContainerID, before time.Duration) option {
 	return func(in *Input) { in.Facts[Fact{What: what, ContainerID: id}] = ago(before) }
 }
 
@@ -204,7 +206,11 @@ func sayAction(a Action) string { return sayActionAt(a, now) }
 func sayActionAt(a Action, now time.Time) string {
 	switch a.Verb {
 	case CreateSandbox:
-		return strings.TrimSpace(fmt.Sprintf("CreateSandbox #%d %s", a.Attempt, strings.Join(a.Replaces, ",")))
+		var old []string
+		for _, id := range a.Replaces {
+			old = append(old, string(id))
+		}
+		return strings.TrimSpace(fmt.Sprintf("CreateSandbox #%d %s", a.Attempt, strings.Join(old, ",")))
 	case StartContainer:
 		return fmt.Sprintf("StartContainer %s #%d step %d in %s", a.ContainerName, a.Attempt, a.Step, a.Sandbox.ID)
 	case StopContainer, PreStop:

@@ -3,6 +3,8 @@ package plan
 import (
 	"maps"
 	"time"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // What kind of fact it is.
@@ -34,7 +36,7 @@ type Fact struct {
 	What What
 	// Volume is the name of the volume that it is of, ContainerID the container; neither: the fact is of the pod.
 	Volume      string
-	ContainerID string
+	ContainerID ids.ContainerID
 }
 
 // Facts are the effects of actions that neither the runtime nor the API server can be asked for, each with the time that belongs to it. They are the
@@ -57,7 +59,7 @@ func (f Facts) Set(what What, holds bool) {
 
 func (f Facts) ofVolume(what What, name string) bool { return f.has(Fact{What: what, Volume: name}) }
 
-func (f Facts) ofContainer(what What, id string) bool {
+func (f Facts) ofContainer(what What, id ids.ContainerID) bool {
 	return f.has(Fact{What: what, ContainerID: id})
 }
 
@@ -99,8 +101,8 @@ func ForgetFailures(failures map[Key]Failure, o *Observed) {
 }
 
 // IDs are those of all sandboxes and containers.
-func (o *Observed) IDs() (sandboxes map[string]bool, containers map[string]bool) {
-	sandboxes, containers = map[string]bool{}, map[string]bool{}
+func (o *Observed) IDs() (sandboxes map[ids.SandboxID]bool, containers map[ids.ContainerID]bool) {
+	sandboxes, containers = map[ids.SandboxID]bool{}, map[ids.ContainerID]bool{}
 	for i := range o.Sandboxes {
 		sandboxes[o.Sandboxes[i].ID] = true
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // spec changes a container of the specification.
@@ -56,10 +58,10 @@ func probe(name string, startup, readiness bool) option {
 	})
 }
 
-func probed(id string, p Probed) option {
+func probed(id ids.ContainerID, p Probed) option {
 	return func(in *Input) {
 		if in.Probed == nil {
-			in.Probed = map[string]Probed{}
+			in.Probed = map[ids.ContainerID]Probed{}
 		}
 		in.Probed[id] = p
 	}
@@ -77,7 +79,7 @@ func made(before time.Duration) func(*Container) {
 	return func(c *Container) { c.CreatedAt = ago(before) }
 }
 
-func preStopping(id string, left time.Duration) option {
+func preStopping(id ids.ContainerID, left time.Duration) option {
 	return func(in *Input) {
 		in.Ongoing[Key{Verb: PreStop, ContainerID: id}] = Ongoing{StopBy: now.Add(left)}
 		in.Facts[Fact{What: Stopping, ContainerID: id}] = now.Add(left)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Observed is what the runtime holds of one pod.
@@ -16,7 +18,7 @@ type Observed struct {
 
 // Sandbox is one sandbox of the pod. At most one is in use; the others are left from earlier attempts.
 type Sandbox struct {
-	ID        string
+	ID        ids.SandboxID
 	Attempt   uint32
 	CreatedAt time.Time
 	// Ready: its namespaces and its network are there.
@@ -39,9 +41,9 @@ const (
 
 // Container is one container of the pod, of any attempt.
 type Container struct {
-	ID        string
+	ID        ids.ContainerID
 	Name      string
-	SandboxID string
+	SandboxID ids.SandboxID
 	// Attempt counts the restarts: 0 is the first container of its name.
 	Attempt int32
 	// Step is the number of restarts since the back-off was last reset, as it was when this container was made.
@@ -84,7 +86,7 @@ func (o *Observed) current() *Sandbox {
 }
 
 // sandbox is the one of an ID; nil: it is gone.
-func (o *Observed) sandbox(id string) *Sandbox {
+func (o *Observed) sandbox(id ids.SandboxID) *Sandbox {
 	for i := range o.Sandboxes {
 		if o.Sandboxes[i].ID == id {
 			return &o.Sandboxes[i]

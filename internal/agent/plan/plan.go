@@ -4,6 +4,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Input is everything that a decision depends on.
@@ -31,7 +33,7 @@ type Input struct {
 	// Verdict is how the pod is to end, for a reason that is not in its containers; nil: there is none.
 	Verdict *Verdict
 	// Probed is what the probes of the containers have found, by container ID.
-	Probed map[string]Probed
+	Probed map[ids.ContainerID]Probed
 	// Stale are the volumes of which what they show has changed, by their names.
 	Stale map[string]bool
 	// Hashes are the hashes of the containers' present specifications, by container name.
@@ -48,8 +50,8 @@ type Input struct {
 type Action struct {
 	Verb Verb
 	// SandboxID and ContainerID are of what is there: the one of the two that the verb is about.
-	SandboxID   string
-	ContainerID string
+	SandboxID   ids.SandboxID
+	ContainerID ids.ContainerID
 	// ContainerName is the name of the container, Volume of the volume.
 	ContainerName, Volume string
 	// Attempt is the sandbox's attempt, or the container's restart count.
@@ -59,9 +61,9 @@ type Action struct {
 	// Sandbox is where the container is, or is created.
 	Sandbox *Sandbox
 	// Target is the ID of the container whose processes an ephemeral container is to see; empty: none, or it does not run.
-	Target string
+	Target ids.ContainerID
 	// Replaces are the sandboxes that a new one takes the place of.
-	Replaces []string
+	Replaces []ids.SandboxID
 	// StopBy is when a container that is stopped gets killed.
 	StopBy time.Time
 	// Why is the message of the event that tells of a stop; empty: the pod ends. Told: an event has told of this stop.
@@ -174,7 +176,7 @@ func (d *decision) terminate() {
 	if !d.halt(d.in.StopBy, "") {
 		return
 	}
-	removed := map[string]bool{}
+	removed := map[ids.SandboxID]bool{}
 	for _, s := range d.in.Observed.Sandboxes {
 		removed[s.ID] = true
 		d.do(Action{Verb: RemoveSandbox, SandboxID: s.ID})

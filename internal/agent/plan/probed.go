@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -57,7 +58,8 @@ func (in *Input) postStartDue(f *fate) bool {
 type Probee struct {
 	Spec *v1.Container
 	// ID is the container's, IP its pod's address.
-	ID, IP    string
+	ID        ids.ContainerID
+	IP        string
 	StartedAt time.Time
 	// Started: the status told that it has started up.
 	Started bool

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -173,7 +174,7 @@ func (d *decision) runContainer(f *fate) {
 }
 
 // target is the ID of the container that an ephemeral container is to look at.
-func (d *decision) target(f *fate) string {
+func (d *decision) target(f *fate) ids.ContainerID {
 	if f.role != pods.Ephemeral {
 		return ""
 	}
@@ -214,7 +215,7 @@ func (d *decision) lookAfter(f *fate) {
 
 // prune removes dead containers but the newest dead one of each name, and dead sandboxes that hold none.
 func (d *decision) prune() {
-	held := map[string]bool{}
+	held := map[ids.SandboxID]bool{}
 	seen := map[string]bool{}
 	for _, c := range d.in.Observed.Containers {
 		if seen[c.Name] {

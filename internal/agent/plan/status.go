@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/pods"
 	"monopod.dev/monopod/internal/pods/allocated"
 )
@@ -365,18 +366,18 @@ func (in *Input) terminated(c *Container) *v1.ContainerStateTerminated {
 }
 
 // fullID is the container's ID as statuses have it: the runtime's name, "://", the runtime's ID.
-func (in *Input) fullID(id string) string {
+func (in *Input) fullID(id ids.ContainerID) string {
 	if id == "" {
 		return ""
 	}
-	return in.RuntimeName + "://" + id
+	return in.RuntimeName + "://" + string(id)
 }
 
-func bareID(id string) string {
+func bareID(id string) ids.ContainerID {
 	if _, bare, ok := strings.Cut(id, "://"); ok {
-		return bare
+		return ids.ContainerID(bare)
 	}
-	return id
+	return ids.ContainerID(id)
 }
 
 // Merge is the last known status: what this agent computed last (own; nil: nothing yet), with what others have written

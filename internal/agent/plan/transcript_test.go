@@ -14,6 +14,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the transcripts anew")
@@ -92,12 +94,12 @@ func (p *play) tell(words []string) error {
 		return p.container(words[1], func(c *Container) { p.in.Probed[c.ID] = Probed{Started: Yes, Ready: Yes} }, nil)
 	case "dies":
 		for i := range p.in.Observed.Sandboxes {
-			if s := &p.in.Observed.Sandboxes[i]; s.ID == words[1] {
+			if s := &p.in.Observed.Sandboxes[i]; s.ID == ids.SandboxID(words[1]) {
 				s.Ready, s.IPs = false, nil
 			}
 		}
 		for i := range p.in.Observed.Containers {
-			if c := &p.in.Observed.Containers[i]; c.SandboxID == words[1] && c.alive() {
+			if c := &p.in.Observed.Containers[i]; c.SandboxID == ids.SandboxID(words[1]) && c.alive() {
 				p.exit(c, 137)
 			}
 		}
@@ -121,7 +123,7 @@ func (p *play) tell(words []string) error {
 
 func (p *play) pod(words []string) error {
 	*p = play{actions: map[Key]Action{}, in: given(mains("a"))}
-	p.in.Stale, p.in.Probed = map[string]bool{}, map[string]Probed{}
+	p.in.Stale, p.in.Probed = map[string]bool{}, map[ids.ContainerID]Probed{}
 	for _, word := range words {
 		key, value, _ := strings.Cut(word, "=")
 		switch key {
@@ -166,7 +168,7 @@ func (p *play) container(name string, change func(*Container), err error) error 
 		return nil
 	}
 	for i := range p.in.Observed.Containers {
-		if c := &p.in.Observed.Containers[i]; c.ID == name {
+		if c := &p.in.Observed.Containers[i]; c.ID == ids.ContainerID(name) {
 			change(c)
 			return nil
 		}
@@ -205,7 +207,7 @@ func (p *play) carriedOut(a *Action, rest []string) error {
 		for i := range o.Sandboxes {
 			o.Sandboxes[i].Ready = false
 		}
-		o.Sandboxes = append(o.Sandboxes, Sandbox{ID: fmt.Sprint("s", a.Attempt), Attempt: a.Attempt, Ready: true, IPs: []string{"10.61.0.5"}, CreatedAt: p.now()})
+		o.Sandboxes = append(o.Sandboxes, Sandbox{ID: ids.SandboxID(fmt.Sprint("s", a.Attempt)), Attempt: a.Attempt, Ready: true, IPs: []string{"10.61.0.5"}, CreatedAt: p.now()})
 	case StopSandbox:
 		o.sandbox(a.SandboxID).Ready = false
 	case RemoveSandbox:
@@ -213,7 +215,7 @@ func (p *play) carriedOut(a *Action, rest []string) error {
 		o.Containers = slices.DeleteFunc(o.Containers, func(c Container) bool { return c.SandboxID == a.SandboxID })
 	case StartContainer:
 		o.Containers = append(o.Containers, Container{
-			ID: fmt.Sprint(a.ContainerName, a.Attempt), Name: a.ContainerName, Attempt: int32(a.Attempt), Step: a.Step, SandboxID: a.Sandbox.ID, State: Running,
+			ID: ids.ContainerID(fmt.Sprint(a.ContainerName, a.Attempt)), Name: a.ContainerName, Attempt: int32(a.Attempt), Step: a.Step, SandboxID: a.Sandbox.ID, State: Running,
 			CreatedAt: p.now(), StartedAt: p.now(), Image: "img",
 		})
 	case StopContainer:
@@ -224,7 +226,7 @@ func (p *play) carriedOut(a *Action, rest []string) error {
 				return err
 			}
 		}
-		return p.container(a.ContainerID, func(c *Container) { p.exit(c, int32(code)) }, nil)
+		return p.container(string(a.ContainerID), func(c *Container) { p.exit(c, int32(code)) }, nil)
 	case RemoveContainer:
 		o.Containers = slices.DeleteFunc(o.Containers, func(c Container) bool { return c.ID == a.ContainerID })
 	}

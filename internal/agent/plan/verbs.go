@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Verb is the kind of an action.
@@ -96,8 +98,8 @@ type Key struct {
 	Verb Verb
 	// At most one of these is set; none: it works on the pod as a whole. A container that is not there yet is known by its name.
 	Volume, ContainerName string
-	SandboxID             string
-	ContainerID           string
+	SandboxID             ids.SandboxID
+	ContainerID           ids.ContainerID
 }
 
 // On is the name or the ID of what the action works on, to be read; empty: the pod as a whole.

@@ -8,6 +8,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/userns"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // ContainerInput is what a container's configuration is made of.
@@ -30,7 +31,7 @@ type ContainerInput struct {
 	// Node is what of the node the resources depend on.
 	Node NodeLimits
 	// Target is the ID of the container whose processes an ephemeral container shares; empty: none.
-	Target string
+	Target ids.ContainerID
 	// IDs are those of the sandbox.
 	IDs *userns.Range
 }
@@ -69,7 +70,7 @@ func Container(in ContainerInput) *cri.ContainerConfig {
 	ns := cfg.Linux.SecurityContext.NamespaceOptions
 	ns.UsernsOptions = userNamespace(in.IDs)
 	if in.Target != "" {
-		ns.Pid, ns.TargetId = cri.NamespaceMode_TARGET, in.Target
+		ns.Pid, ns.TargetId = cri.NamespaceMode_TARGET, string(in.Target)
 	}
 	for _, e := range in.Env {
 		cfg.Envs = append(cfg.Envs, &cri.KeyValue{Key: e.Name, Value: []byte(e.Value)})

@@ -13,6 +13,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/userns"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -264,17 +265,17 @@ func TestConfinement(t *testing.T) {
 // A pod with users of its own says so of the sandbox, of each container, and of all that is mounted; another one says nothing, as before there were any.
 func TestUserNamespace(t *testing.T) {
 	pod := podOf(v1.ResourceRequirements{})
-	config := func(ids *userns.Range, target string) (*cri.PodSandboxConfig, *cri.ContainerConfig) {
-		cfg := Container(ContainerInput{Pod: pod, Container: &pod.Spec.Containers[0], IDs: ids, Target: target, Mounts: []*cri.Mount{{HostPath: "/a"}, {HostPath: "/b"}}})
+	config := func(users *userns.Range, target ids.ContainerID) (*cri.PodSandboxConfig, *cri.ContainerConfig) {
+		cfg := Container(ContainerInput{Pod: pod, Container: &pod.Spec.Containers[0], IDs: users, Target: target, Mounts: []*cri.Mount{{HostPath: "/a"}, {HostPath: "/b"}}})
 		MapMounts(cfg)
-		return Sandbox(SandboxInput{Pod: pod, IDs: ids}), cfg
+		return Sandbox(SandboxInput{Pod: pod, IDs: users}), cfg
 	}
 	sandbox, c := config(nil, "")
 	if o := sandbox.Linux.SecurityContext.NamespaceOptions; o.UsernsOptions != nil || c.Linux.SecurityContext.NamespaceOptions.UsernsOptions != nil || c.Mounts[0].UidMappings != nil {
 		t.Errorf("of the host's users: %v, %v", sandbox, c)
 	}
 	want := []*cri.IDMapping{{HostId: 1 << 30, Length: 65536}}
-	for _, target := range []string{"", "other"} {
+	for _, target := range []ids.ContainerID{"", "other"} {
 		sandbox, c = config(&userns.Range{First: 1 << 30, Length: 65536}, target)
 		for _, o := range []*cri.NamespaceOption{sandbox.Linux.SecurityContext.NamespaceOptions, c.Linux.SecurityContext.NamespaceOptions} {
 			if ids, ok := IDsOf(o.UsernsOptions); !ok || ids.First != 1<<30 || ids.Length != 65536 {
@@ -284,7 +285,7 @@ func TestUserNamespace(t *testing.T) {
 				t.Errorf("namespaces %v", o)
 			}
 		}
-		if got := c.Linux.SecurityContext.NamespaceOptions.TargetId; got != target {
+		if got := c.Linux.SecurityContext.NamespaceOptions.TargetId; got != string(target) {
 			t.Errorf("target %q, want %q", got, target)
 		}
 		for _, m := range c.Mounts {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/agent/probes/judge"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -45,14 +46,14 @@ type Failure struct {
 }
 
 // Facts are those of the containers of a pod, by their IDs: of the targets that were set last, with or without probes.
-func (m *Manager) Facts(uid types.UID) map[string]Facts {
+func (m *Manager) Facts(uid types.UID) map[ids.ContainerID]Facts {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pods[uid]
 	if p == nil {
 		return nil
 	}
-	all := make(map[string]Facts, len(p.containers))
+	all := make(map[ids.ContainerID]Facts, len(p.containers))
 	for id, c := range p.containers {
 		f := c.judge.Facts()
 		all[id] = Facts{Started: f.Started, Ready: f.Ready, Failed: c.failure(f.Failed)}

@@ -22,6 +22,7 @@ import (
 
 	"monopod.dev/monopod/internal/agent/handlers"
 	"monopod.dev/monopod/internal/agent/probes/judge"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Handlers carries a probe out once.
@@ -74,7 +75,7 @@ type Target struct {
 	Pod       *v1.Pod
 	Container *v1.Container
 	// ID is the container's at the runtime: another one is another container. A target without one is left out.
-	ID string
+	ID ids.ContainerID
 	// IP is the pod's first address, the host's of a pod with hostNetwork.
 	IP string
 	// StartedAt is when the container started.
@@ -88,7 +89,7 @@ type Target struct {
 // pod is what is probed of a pod, and has been.
 type pod struct {
 	changed    func()
-	containers map[string]*container
+	containers map[ids.ContainerID]*container
 	counts     map[counted]*counts
 }
 
@@ -127,7 +128,7 @@ func (m *Manager) Set(uid types.UID, targets []Target, changed func()) {
 		if len(targets) == 0 {
 			return
 		}
-		p = &pod{containers: map[string]*container{}, counts: map[counted]*counts{}}
+		p = &pod{containers: map[ids.ContainerID]*container{}, counts: map[counted]*counts{}}
 		m.pods[uid] = p
 	}
 	p.changed = changed
@@ -149,7 +150,7 @@ func (m *Manager) Set(uid types.UID, targets []Target, changed func()) {
 	m.wakeIfDue()
 }
 
-func has(targets []Target, id string) bool {
+func has(targets []Target, id ids.ContainerID) bool {
 	for i := range targets {
 		if targets[i].ID == id {
 			return true

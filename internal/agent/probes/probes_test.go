@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"monopod.dev/monopod/internal/agent/handlers"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // node is a Manager that runs, in a bubble of synctest, with handlers that answer what the test says.
@@ -28,7 +29,7 @@ type node struct {
 
 	mu sync.Mutex // guards what follows
 	// answer is what a container answers to a path; nil, or a zero answer: success.
-	answer func(ctx context.Context, id, path string) handlers.Answer
+	answer func(ctx context.Context, id ids.ContainerID, path string) handlers.Answer
 	asked  []string
 	events []string
 	// busy are the probes that are under way, and most is how many there were at once.
@@ -55,7 +56,7 @@ func bubble(t *testing.T, inFlight int, test func(n *node)) {
 }
 
 func (n *node) Probe(ctx context.Context, on handlers.Subject, what *v1.ProbeHandler, _ time.Duration) handlers.Answer {
-	key := on.ID + what.HTTPGet.Path
+	key := string(on.ID) + what.HTTPGet.Path
 	n.mu.Lock()
 	n.asked = append(n.asked, fmt.Sprintf("%v %s", time.Since(n.began), key))
 	if n.busy[key] {
@@ -82,7 +83,7 @@ func (n *node) event(pod *v1.Pod, container *v1.Container, kind, reason, message
 }
 
 // answers sets what all containers answer.
-func (n *node) answers(a func(ctx context.Context, id, path string) handlers.Answer) {
+func (n *node) answers(a func(ctx context.Context, id ids.ContainerID, path string) handlers.Answer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.answer = a
@@ -108,7 +109,7 @@ func (n *node) wants(want ...string) {
 	}
 }
 
-func (n *node) fact(uid types.UID, id string) Facts {
+func (n *node) fact(uid types.UID, id ids.ContainerID) Facts {
 	n.Helper()
 	f, ok := n.Facts(uid)[id]
 	if !ok {
@@ -127,11 +128,11 @@ func target(uid, id string, startup, liveness, readiness *v1.Probe) Target {
 	pod := &v1.Pod{}
 	pod.Namespace, pod.Name, pod.UID = "ns", "pod-"+uid, types.UID(uid)
 	c := &v1.Container{Name: "app", StartupProbe: startup, LivenessProbe: liveness, ReadinessProbe: readiness}
-	return Target{Pod: pod, Container: c, ID: id, IP: "10.0.0.1", StartedAt: time.Now()}
+	return Target{Pod: pod, Container: c, ID: ids.ContainerID(id), IP: "10.0.0.1", StartedAt: time.Now()}
 }
 
-func fails(what string) func(context.Context, string, string) handlers.Answer {
-	return func(_ context.Context, _, path string) handlers.Answer {
+func fails(what string) func(context.Context, ids.ContainerID, string) handlers.Answer {
+	return func(_ context.Context, _ ids.ContainerID, path string) handlers.Answer {
 		if path == what {
 			return handlers.Answer{Result: handlers.Failure, Output: "no"}
 		}
@@ -166,12 +167,12 @@ func TestFactsAndEvents(t *testing.T) {
 			t.Errorf("the failure is %+v", f.Failed)
 		}
 		// It holds, and only readiness is asked.
-		n.answers(func(context.Context, string, string) handlers.Answer {
+		n.answers(func(context.Context, ids.ContainerID, string) handlers.Answer {
 			return handlers.Answer{Result: handlers.Warning, Output: "moved"}
 		})
 		pass(10 * time.Second)
 		n.wants("21s 1/ready")
-		n.answers(func(context.Context, string, string) handlers.Answer {
+		n.answers(func(context.Context, ids.ContainerID, string) handlers.Answer {
 			return handlers.Answer{Result: handlers.Unknown, Output: "away"}
 		})
 		pass(10 * time.Second)
@@ -240,7 +241,7 @@ func TestStartup(t *testing.T) {
 // What an attempt finds that was under way when the container was replaced, or its pod deleted, is dropped, and the attempt is broken off.
 func TestLateAnswers(t *testing.T) {
 	bubble(t, 0, func(n *node) {
-		hangs := func(ctx context.Context, _, path string) handlers.Answer {
+		hangs := func(ctx context.Context, _ ids.ContainerID, path string) handlers.Answer {
 			<-ctx.Done()
 			return handlers.Answer{Result: handlers.Failure}
 		}
@@ -330,7 +331,7 @@ func TestAdopted(t *testing.T) {
 // A thousand containers of servers that do not answer are asked in turns, and all of them are.
 func TestManyInFlight(t *testing.T) {
 	bubble(t, 50, func(n *node) {
-		n.answers(func(context.Context, string, string) handlers.Answer {
+		n.answers(func(context.Context, ids.ContainerID, string) handlers.Answer {
 			pass(100 * time.Millisecond)
 			return handlers.Answer{Result: handlers.Success}
 		})
@@ -344,7 +345,7 @@ func TestManyInFlight(t *testing.T) {
 		}
 		for i := range 1000 {
 			id := fmt.Sprint(i)
-			if n.fact(types.UID(id), id).Ready != Yes {
+			if n.fact(types.UID(id), ids.ContainerID(id)).Ready != Yes {
 				t.Fatalf("%s is not ready", id)
 			}
 			n.Forget(types.UID(id))

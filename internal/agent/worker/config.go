@@ -14,6 +14,7 @@ import (
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/probes"
 	"monopod.dev/monopod/internal/devices"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Config is what all workers share.
@@ -113,7 +114,7 @@ type Probes interface {
 	// Set has these containers of a pod be probed, and no others of it. changed is called when Facts answers otherwise; it does not block.
 	Set(uid types.UID, targets []probes.Target, changed func())
 	// Facts are what is known of them, by the container's ID.
-	Facts(uid types.UID) map[string]probes.Facts
+	Facts(uid types.UID) map[ids.ContainerID]probes.Facts
 	Forget(uid types.UID)
 }
 

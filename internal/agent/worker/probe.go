@@ -3,6 +3,7 @@ package worker
 import (
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/probes"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // probe says which of the pod's containers are to be probed, and takes what was found.
@@ -21,7 +22,7 @@ func (w *Worker) probe(in *plan.Input) {
 	}
 	w.probed = len(targets) > 0
 	w.cfg.Probes.Set(w.podUID(), targets, w.poke)
-	in.Probed = map[string]plan.Probed{}
+	in.Probed = map[ids.ContainerID]plan.Probed{}
 	for id, f := range w.cfg.Probes.Facts(w.podUID()) {
 		found := plan.Probed{Started: answers[f.Started], Ready: answers[f.Ready]}
 		if f.Failed != nil {

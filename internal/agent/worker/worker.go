@@ -20,6 +20,7 @@ import (
 	"monopod.dev/monopod/internal/agent/objects"
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -53,7 +54,7 @@ type Worker struct {
 	// facts are what has come of the actions.
 	facts plan.Facts
 	// images are the images of the containers seen last, by container ID.
-	images  map[string]string
+	images  map[ids.ContainerID]string
 	granted deviceWatch
 	ruling  ruling
 	// stale are the volumes of which what they show has changed since they were written, by their names.
@@ -335,7 +336,7 @@ func (w *Worker) wished() wish {
 
 // noteImages tells that images were in use until now whose containers are gone.
 func (w *Worker) noteImages(o *plan.Observed) {
-	now := map[string]string{}
+	now := map[ids.ContainerID]string{}
 	for i := range o.Containers {
 		now[o.Containers[i].ID] = o.Containers[i].ImageID
 	}

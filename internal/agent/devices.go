@@ -87,11 +87,11 @@ func (g grants) Admit(ctx context.Context, pod *v1.Pod) (devices.Verdict, error)
 }
 
 // Grant implements act.Devices.
-func (g grants) Grant(ctx context.Context, pod *v1.Pod, container string) (devices.Grant, error) {
+func (g grants) Grant(ctx context.Context, pod *v1.Pod, containerName string) (devices.Grant, error) {
 	if g.manager == nil {
-		return devices.Grant{}, fmt.Errorf("container %s asks for devices, and this node has no device manager", container)
+		return devices.Grant{}, fmt.Errorf("container %s asks for devices, and this node has no device manager", containerName)
 	}
-	return g.manager.Grant(ctx, source.Container{PodUID: string(pod.UID), PodNamespace: pod.Namespace, PodName: pod.Name, Name: container})
+	return g.manager.Grant(ctx, source.Container{PodUID: string(pod.UID), PodNamespace: pod.Namespace, PodName: pod.Name, Name: containerName})
 }
 
 // GrantsOf implements act.Devices.

@@ -32,7 +32,7 @@ type Configs struct {
 // DeviceGrants tells what containers have been granted.
 type DeviceGrants interface {
 	// Grant returns what a container of an admitted pod is started with, when that is on record. Any error means that it cannot be now.
-	Grant(ctx context.Context, pod *v1.Pod, container string) (devices.Grant, error)
+	Grant(ctx context.Context, pod *v1.Pod, containerName string) (devices.Grant, error)
 }
 
 // Variables is where containers' variables come from that are not in the specification.

@@ -35,9 +35,9 @@ type Starts struct {
 // StartFiles are the files of containers, as far as they are not needed any more once one has been started. Nothing there is no error.
 type StartFiles interface {
 	// ReleaseMounts takes away what was mounted on the host for a container that the runtime has by now, or will not have.
-	ReleaseMounts(uid, container string) error
+	ReleaseMounts(uid, containerName string) error
 	// RemoveMessages removes the termination messages of a container's runs before that one.
-	RemoveMessages(uid, container string, before uint32) error
+	RemoveMessages(uid, containerName string, before uint32) error
 }
 
 // start gets the image, creates the container and starts it.

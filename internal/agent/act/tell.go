@@ -19,14 +19,14 @@ type Tell struct {
 }
 
 // Event tells of something that happened to the pod, or to one of its containers.
-func (t *Tell) Event(pod *v1.Pod, container, kind, reason, message string) {
+func (t *Tell) Event(pod *v1.Pod, containerName, kind, reason, message string) {
 	ref := &v1.ObjectReference{
 		Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 	}
-	if container != "" {
-		ref.FieldPath = "spec.containers{" + container + "}"
-		if role, c := pods.ContainerNamed(&pod.Spec, container); c != nil && role.AmongInit() {
-			ref.FieldPath = "spec.initContainers{" + container + "}"
+	if containerName != "" {
+		ref.FieldPath = "spec.containers{" + containerName + "}"
+		if role, c := pods.ContainerNamed(&pod.Spec, containerName); c != nil && role.AmongInit() {
+			ref.FieldPath = "spec.initContainers{" + containerName + "}"
 		}
 	}
 	t.Events.Event(ref, kind, reason, message)

@@ -65,8 +65,8 @@ func expandSubPath(expr string, vars []podspec.EnvVar) (string, error) {
 }
 
 // subPathsDir is where parts of volumes are mounted for a container until it has been started.
-func (m *Manager) subPathsDir(uid, container string) string {
-	return filepath.Join(m.podDir(uid), "subpaths", container)
+func (m *Manager) subPathsDir(uid, containerName string) string {
+	return filepath.Join(m.podDir(uid), "subpaths", containerName)
 }
 
 // mountSubPath mounts a part of the volume at dir for the container's mount of that index, and returns where. What is not there becomes a directory.
@@ -241,11 +241,11 @@ func makePlace(fd int, place string) error {
 
 // ReleaseMounts takes away what Mounts has mounted on the host for a container, which needs it until the runtime has started it; nothing there is no error.
 // Until then, and before the pod's volumes go, it costs every new mount namespace of the host a copy, and keeps directories from being removed.
-func (m *Manager) ReleaseMounts(uid, container string) error {
-	if err := errors.Join(checkUID(uid), checkElement(container)); err != nil {
+func (m *Manager) ReleaseMounts(uid, containerName string) error {
+	if err := errors.Join(checkUID(uid), checkElement(containerName)); err != nil {
 		return err
 	}
-	return clearMounts(m.subPathsDir(uid, container))
+	return clearMounts(m.subPathsDir(uid, containerName))
 }
 
 // clearTime bounds how long places of mounts, which hold nothing, take to be removed.

@@ -172,11 +172,11 @@ func (m *Manager) Update(ctx context.Context, pod *v1.Pod, name string) error {
 }
 
 // MessageFile makes the file that a container's termination message is written to, and returns its path.
-func (m *Manager) MessageFile(uid, container string, attempt uint32) (string, error) {
+func (m *Manager) MessageFile(uid, containerName string, attempt uint32) (string, error) {
 	if err := checkUID(uid); err != nil {
 		return "", err
 	}
-	path := m.MessagePath(uid, container, attempt)
+	path := m.MessagePath(uid, containerName, attempt)
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return "", err
 	}
@@ -190,11 +190,11 @@ func (m *Manager) MessageFile(uid, container string, attempt uint32) (string, er
 }
 
 // RemoveMessages removes the termination messages of a container's runs before that one.
-func (m *Manager) RemoveMessages(uid, container string, before uint32) error {
-	if err := errors.Join(checkUID(uid), checkElement(container)); err != nil {
+func (m *Manager) RemoveMessages(uid, containerName string, before uint32) error {
+	if err := errors.Join(checkUID(uid), checkElement(containerName)); err != nil {
 		return err
 	}
-	dir := filepath.Dir(m.MessagePath(uid, container, 0))
+	dir := filepath.Dir(m.MessagePath(uid, containerName, 0))
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -209,8 +209,8 @@ func (m *Manager) RemoveMessages(uid, container string, before uint32) error {
 }
 
 // MessagePath is the path of a container's termination message.
-func (m *Manager) MessagePath(uid, container string, attempt uint32) string {
-	return filepath.Join(m.podDir(uid), "containers", container, strconv.FormatUint(uint64(attempt), 10))
+func (m *Manager) MessagePath(uid, containerName string, attempt uint32) string {
+	return filepath.Join(m.podDir(uid), "containers", containerName, strconv.FormatUint(uint64(attempt), 10))
 }
 
 // Release tears down and removes the pod's volumes and keeps the termination messages.

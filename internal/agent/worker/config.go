@@ -54,7 +54,7 @@ type Actions interface {
 	// Do carries an action out, and ends soon after ctx. An error that says more than what went wrong is an *act.Failed, or an *act.Never.
 	Do(ctx context.Context, pod *v1.Pod, a plan.Action) error
 	// Event tells of the pod, or of one of its containers. It does not wait.
-	Event(pod *v1.Pod, container, kind, reason, message string)
+	Event(pod *v1.Pod, containerName, kind, reason, message string)
 }
 
 // Devices tells what the containers of pods have of devices.
@@ -76,7 +76,7 @@ type Ledger interface {
 // Files are what pods have in their directories, as far as a worker looks at it itself.
 type Files interface {
 	// MessagePath is the path of a container's termination message.
-	MessagePath(uid, container string, attempt uint32) string
+	MessagePath(uid, containerName string, attempt uint32) string
 	// Following are the names of the pod's volumes that follow what they show.
 	Following(pod *v1.Pod) []string
 	// KeepVerdict keeps what was decided about a pod's end, durably; Verdict is what was kept, nil: nothing.

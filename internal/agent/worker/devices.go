@@ -140,9 +140,9 @@ func (d *deviceWatch) checkDeadline(in *plan.Input) {
 }
 
 // asksForDevices says whether a container of the pod does, or the one of that name.
-func asksForDevices(pod *v1.Pod, container string) bool {
+func asksForDevices(pod *v1.Pod, containerName string) bool {
 	for _, c := range pods.Containers(&pod.Spec) {
-		if (container == "" || c.Name == container) && len(podspec.ExtendedResources(c)) > 0 {
+		if (containerName == "" || c.Name == containerName) && len(podspec.ExtendedResources(c)) > 0 {
 			return true
 		}
 	}

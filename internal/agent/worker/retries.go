@@ -119,7 +119,7 @@ func (r *retries) noteChanges(wish *wish) {
 }
 
 // stillWants says that a container needs an image; its own may be changed in the specification.
-func stillWants(pod *v1.Pod, container, image string) bool {
-	_, c := pods.ContainerNamed(&pod.Spec, container)
+func stillWants(pod *v1.Pod, containerName, image string) bool {
+	_, c := pods.ContainerNamed(&pod.Spec, containerName)
 	return c != nil && slices.Contains(act.ImageRefs(pod, c), image)
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -161,6 +162,10 @@ func TestPrometheus(t *testing.T) {
 	n.Kubectl("create", "clusterrolebinding", "scrape", "--clusterrole=scrape", "--serviceaccount=default:prometheus")
 	token := strings.TrimSpace(n.Kubectl("create", "token", "prometheus"))
 	port := n.Kubectl("get", "node", n.Name, "-o", "jsonpath={.status.daemonEndpoints.kubeletEndpoint.Port}")
+	// Nobody listens in the pod; but what is refused has been received. By itself a pod may receive nothing for as long as it is there.
+	if c, err := net.DialTimeout("tcp", net.JoinHostPort(n.Kubectl("get", "pod", "used", "-o", "jsonpath={.status.podIP}"), "9"), time.Minute); err == nil {
+		c.Close()
+	}
 
 	p := startPrometheus(t, scrapeConfig(filepath.Join(n.Dir, "data", "pki", "ca.crt"), token, "127.0.0.1:"+port))
 	p.awaitUp(4)

@@ -39,11 +39,20 @@ func TestAgentsRights(t *testing.T) {
 	}
 	mine, others := barePod(t, admin, "mine", on("n1", "mine")), barePod(t, admin, "others", on("n2", "others"))
 
+	// The authorizer knows of a pod what its watch has told, which may be a moment after the pod was made.
+	readable := func(t *testing.T, secret string) {
+		t.Helper()
+		eventually(t, "secret "+secret+" is read", func() bool {
+			err := second(agent.CoreV1().Secrets("default").Get(ctx, secret, metav1.GetOptions{}))
+			if err != nil && !apierrors.IsForbidden(err) {
+				t.Fatal(err)
+			}
+			return err == nil
+		})
+	}
 	t.Run("it reads what its pods refer to", func(t *testing.T) {
 		byName := metav1.ListOptions{FieldSelector: "metadata.name=mine"}
-		if _, err := agent.CoreV1().Secrets("default").Get(ctx, "mine", metav1.GetOptions{}); err != nil {
-			t.Error(err)
-		}
+		readable(t, "mine")
 		if list, err := agent.CoreV1().Secrets("default").List(ctx, byName); err != nil || len(list.Items) != 1 {
 			t.Errorf("%v, %v", list, err)
 		}
@@ -78,9 +87,7 @@ func TestAgentsRights(t *testing.T) {
 	t.Run("a pod's references end with it", func(t *testing.T) {
 		zero := int64(0)
 		barePod(t, admin, "brief", on("n1", "nobodys"))
-		if _, err := agent.CoreV1().Secrets("default").Get(ctx, "nobodys", metav1.GetOptions{}); err != nil {
-			t.Error(err)
-		}
+		readable(t, "nobodys")
 		if err := agent.CoreV1().Pods("default").Delete(ctx, "brief", metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
 			t.Fatal(err)
 		}

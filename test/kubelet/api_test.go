@@ -153,6 +153,7 @@ type session struct {
 	tty                  bool
 	sizes                remotecommand.TerminalSizeQueue
 	ctx                  context.Context // nil: 30 s
+	seen                 io.Writer       // also gets what comes on stdout, as it comes; nil: nobody does
 }
 
 func (a *api) stream(s session) (stdout, stderr string, err error) {
@@ -185,6 +186,9 @@ func (a *api) stream(s session) (stdout, stderr string, err error) {
 	defer cancel()
 	var out, errout bytes.Buffer
 	o := remotecommand.StreamOptions{Stdin: s.stdin, Stdout: &out, Tty: s.tty, TerminalSizeQueue: s.sizes}
+	if s.seen != nil {
+		o.Stdout = io.MultiWriter(&out, s.seen)
+	}
 	if !s.tty {
 		o.Stderr = &errout
 	}

@@ -4,6 +4,7 @@ package kubelet
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -27,6 +28,21 @@ func (s oneSize) Next() *remotecommand.TerminalSize {
 		return nil
 	}
 	return &size
+}
+
+// awaited calls found when a line has come.
+type awaited struct {
+	bytes.Buffer
+	line  string
+	found func()
+}
+
+func (a *awaited) Write(p []byte) (int, error) {
+	n, err := a.Buffer.Write(p)
+	if strings.Contains(a.String(), a.line) {
+		a.found()
+	}
+	return n, err
 }
 
 func streams(n *node) {
@@ -57,13 +73,13 @@ func streams(n *node) {
 		// cat repeats its input for ever: the client goes when it has it back.
 		r, w := io.Pipe()
 		done := make(chan string, 1)
-		ctx, leave := context.WithCancel(context.Background())
+		ctx, leave := context.WithTimeout(context.Background(), time.Minute)
 		defer leave()
+		line := protocol + " says hello\n"
 		go func() {
-			out, _, err := n.api.stream(session{verb: "attach", pod: "talk", container: "cat", protocol: protocol, stdin: r, ctx: ctx})
+			out, _, err := n.api.stream(session{verb: "attach", pod: "talk", container: "cat", protocol: protocol, stdin: r, ctx: ctx, seen: &awaited{line: line, found: leave}})
 			done <- fmt.Sprint(out, err)
 		}()
-		line := protocol + " says hello\n"
 		if _, err := io.WriteString(w, line); err != nil {
 			n.Error(err)
 		}
@@ -71,12 +87,15 @@ func streams(n *node) {
 			out, err := n.api.logs("talk", "cat")
 			return strings.Contains(out, line), fmt.Sprint(out, err)
 		})
-		leave()
-		w.Close()
 		if got := <-done; !strings.Contains(got, line) {
 			n.Errorf("%s: attach: %q", protocol, got)
 		}
-		out, _, err = n.api.stream(session{verb: "attach", pod: "tty", container: "tty", protocol: protocol, tty: true, stdin: strings.NewReader("echo $((6*7)); exit\n")})
+		w.Close()
+		// Who stops typing at a terminal leaves it, as with containerd: the input stays open until the shell has answered.
+		typed, typing := io.Pipe()
+		go io.WriteString(typing, "echo $((6*7)); exit\n")
+		out, _, err = n.api.stream(session{verb: "attach", pod: "tty", container: "tty", protocol: protocol, tty: true, stdin: typed})
+		typing.Close()
 		if err != nil || !strings.Contains(out, "42") {
 			n.Errorf("%s: attach to a terminal: %q %v", protocol, out, err)
 		}

@@ -15,20 +15,31 @@ import (
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/loglinks"
 	"monopod.dev/monopod/internal/agent/podspec"
-	"monopod.dev/monopod/internal/agent/volumes"
 	"monopod.dev/monopod/internal/devices"
 	"monopod.dev/monopod/internal/host/tree"
 )
 
 // remains are what agents before this one have left on the host.
 type remains struct {
-	runtime *cri.Client
+	runtime holder
 	devices DeviceManager // nil: there are none
-	files   *volumes.Manager
+	files   podFiles
 	cgroups podCgroups
 	links   *loglinks.Links
 	logsDir string
 	log     *slog.Logger
+}
+
+// holder is the runtime, as far as it tells what it holds.
+type holder interface {
+	Pods(ctx context.Context) (map[types.UID]podspec.Ref, error)
+	Containers(ctx context.Context) ([]cri.Container, error)
+}
+
+// podFiles are the directories of pods.
+type podFiles interface {
+	UIDs() ([]string, error)
+	Remove(ctx context.Context, uid string) error
 }
 
 // podCgroups are those of pods.
@@ -37,8 +48,26 @@ type podCgroups interface {
 	Remove(uid string) error
 }
 
-// sort has the devices' ledger compared with what runs, and removes what is of pods that are neither the API server's nor the runtime's.
-func (r *remains) sort(ctx context.Context, pods []*v1.Pod) error {
+// knownPods are those that have come to the node meanwhile, too: they begin while this looks around.
+type knownPods interface {
+	// Pods are those of the API server.
+	Pods() []*v1.Pod
+	// Has says that the agent is busy with a pod.
+	Has(uid types.UID) bool
+}
+
+// sort has the devices' ledger compared with what runs, and removes what is of pods that are neither the API server's nor the runtime's, and that no worker has.
+func (r *remains) sort(ctx context.Context, known knownPods) error {
+	// What is there is listed before anybody is asked whose it is: what a pod makes that comes after that is not in the list.
+	dirs, err := r.files.UIDs()
+	if err != nil {
+		r.log.Error("the pods' directories can't be listed", "error", err)
+	}
+	cgroups, err := r.cgroups.UIDs()
+	if err != nil {
+		r.log.Error("the pods' cgroups can't be listed", "error", err)
+	}
+	pods := known.Pods()
 	held, err := r.runtime.Pods(ctx)
 	if err != nil {
 		return err
@@ -59,12 +88,9 @@ func (r *remains) sort(ctx context.Context, pods []*v1.Pod) error {
 			return fmt.Errorf("compare the devices' ledger with what runs: %w", err)
 		}
 	}
-	left, err := r.files.UIDs()
-	if err != nil {
-		r.log.Error("the pods' directories can't be listed", "error", err)
-	}
-	for _, uid := range left {
-		if live[uid] {
+	gone := func(uid string) bool { return !live[uid] && !known.Has(types.UID(uid)) }
+	for _, uid := range dirs {
+		if !gone(uid) {
 			continue
 		}
 		err := r.removeLogs(ctx, uid)
@@ -75,7 +101,7 @@ func (r *remains) sort(ctx context.Context, pods []*v1.Pod) error {
 			r.log.Error("the directories of a pod that is gone were not removed", "podUID", uid, "error", err)
 		}
 	}
-	r.removeCgroups(live)
+	r.removeCgroups(cgroups, gone)
 	running := map[string]bool{}
 	for _, c := range containers {
 		running[c.ID] = c.Running
@@ -87,14 +113,14 @@ func (r *remains) sort(ctx context.Context, pods []*v1.Pod) error {
 }
 
 // removeCgroups removes those of pods that are gone. One that cannot be removed takes no more than its place.
-func (r *remains) removeCgroups(live map[string]bool) {
-	left, err := r.cgroups.UIDs()
-	for _, uid := range left {
-		if !live[uid] {
-			err = errors.Join(err, r.cgroups.Remove(uid))
+func (r *remains) removeCgroups(uids []string, gone func(uid string) bool) {
+	var errs []error
+	for _, uid := range uids {
+		if gone(uid) {
+			errs = append(errs, r.cgroups.Remove(uid))
 		}
 	}
-	if err != nil {
+	if err := errors.Join(errs...); err != nil {
 		r.log.Error("cgroups of pods that are gone were not removed", "error", err)
 	}
 }

@@ -31,8 +31,8 @@ type rosterConfig struct {
 	Runtime interface {
 		Pods(ctx context.Context) (map[types.UID]podspec.Ref, error)
 	}
-	// Sort looks through what was before this start, given the pods that there are.
-	Sort func(ctx context.Context, pods []*v1.Pod) error
+	// Sort looks through what was before this start.
+	Sort func(ctx context.Context, known knownPods) error
 	// Watchers are told of the pods of which something is heard.
 	Watchers *watchers
 	// Rested is told that a pod is gone with all that it had.
@@ -85,7 +85,7 @@ func (p *roster) run(ctx context.Context) {
 func (p *roster) adopt(ctx context.Context) bool {
 	again := retry()
 	for told := false; ; told = true {
-		err := p.cfg.Sort(ctx, p.Pods())
+		err := p.cfg.Sort(ctx, p)
 		if err == nil {
 			return true
 		}
@@ -236,6 +236,13 @@ func (p *roster) Await(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// Has says that a pod has a worker.
+func (p *roster) Has(uid types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.workers[uid] != nil
 }
 
 // Pods returns all pods of the node.

@@ -87,6 +87,8 @@ type Ledger struct {
 	last   map[string]netip.Addr // by the cursor's key
 }
 
+// Open reads all leases of the table, whichever bridge they are of: of a second built-in network each would need its name. bridge names the cursor, by which the search
+// for a free address goes on. What can't be read is logged, and learned again from the sandboxes that live.
 func Open(ctx context.Context, db *state.DB, bridge string, ranges []netip.Prefix, log *slog.Logger) *Ledger {
 	l := &Ledger{
 		db:      db,

@@ -133,6 +133,12 @@ func deviceTable(all []report.Device, wide bool) string {
 
 func shareOf(d report.Device) string { return d.Resource + "=" + d.ShareOf }
 
+// healthColumn is where a device that has gone is said to be, holderColumn where it is said who has it.
+const (
+	healthColumn = 2
+	holderColumn = 5
+)
+
 func deviceHead(wide bool) []string {
 	head := []string{"RESOURCE", "DEVICE", "HEALTH", "NUMA", "SOURCE", "HOLDER"}
 	if wide {
@@ -283,12 +289,6 @@ func (w *deviceWatch) grow(row []string) {
 		w.widths[i] = max(w.widths[i], len(cell))
 	}
 }
-
-// healthColumn is where a device that has gone is said to be, holderColumn where it is said who has it.
-const (
-	healthColumn = 2
-	holderColumn = 5
-)
 
 func (w *deviceWatch) line(row []string, gone bool) error {
 	if gone {

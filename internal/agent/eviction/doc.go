@@ -5,5 +5,6 @@
 // measuring takes a small share of a processor however many files there are, so a pod with very many is looked at more seldom.
 //
 // Of shortages it knows the disk alone by now. What ends pods for another one belongs here as well, as another judge that the agent's workers ask
-// (worker.Judge); whether the machine is short of something is package pressure's to know.
+// (worker.Judge); whether the machine is short of something is package pressure's to know. A judge is asked pod by pod: one that ranks pods against each other does it
+// beside, as the Watcher does, and pokes those that it has chosen.
 package eviction

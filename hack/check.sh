@@ -23,6 +23,9 @@ own="${CGO_CPPFLAGS:-} -DCHECKED_IN_$(pwd | sha256sum | cut -c1-16)"
 CGO_CPPFLAGS=$own CGO_ENABLED=1 go vet -tags "$tags" "$@" || fail=1
 # The linter's version is pinned in a module of its own, so that ours does not get what it needs.
 if CGO_ENABLED=0 go build -modfile=hack/tools/go.mod -o bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint; then
+	# What it has found is kept below what Go has compiled: where one is kept from a run to the next, the other is. Its keys name files by their place in the
+	# module, so that it serves another clone as well.
+	export GOLANGCI_LINT_CACHE=${GOLANGCI_LINT_CACHE:-$(go env GOCACHE)/golangci-lint}
 	CGO_ENABLED=0 bin/golangci-lint run $(CGO_ENABLED=0 go list -tags kubelet,plugins,helm,ingress,netgo,osusergo -f '{{.Dir}}' ./... | grep -v "${withcgo[@]}") || fail=1
 	CGO_CPPFLAGS=$own CGO_ENABLED=1 bin/golangci-lint run "$@" || fail=1
 else

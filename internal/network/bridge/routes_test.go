@@ -315,7 +315,7 @@ func TestSandboxesOfTheBridgeAreTakenOver(t *testing.T) {
 			}
 			return err
 		})
-		end, err := netlink.LinkByName(lease.HostInterface("mpt0", ids.SandboxID(id)))
+		end, err := netlink.LinkByName(lease.HostInterface("mpt0", id))
 		h.must(err)
 		if a := end.Attrs(); a.MasterIndex != 0 || a.Group != (podnet.Network{Name: "mpt0"}).PortGroup() || a.RawFlags&unix.IFF_NOARP == 0 {
 			t.Errorf("the host's end of %s: %+v", id, a)

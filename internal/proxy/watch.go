@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"monopod.dev/monopod/internal/kit/informer"
 )
 
 // byService is the index of slices by their services.
@@ -70,19 +72,14 @@ func (p *Proxy) watch(ctx context.Context, wg *sync.WaitGroup) bool {
 				},
 			}, p.cfg.Kube),
 			ObjectType: kind, Indexers: indexers, Transform: transform,
-			Handler: cache.ResourceEventHandlerFuncs{AddFunc: tell, UpdateFunc: func(before, after any) { tell(before); tell(after) }, DeleteFunc: func(obj any) {
-				if lost, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-					obj = lost.Obj
-				}
-				tell(obj)
-			}},
+			Handler: cache.ResourceEventHandlerFuncs{AddFunc: tell, UpdateFunc: func(before, after any) { tell(before); tell(after) }, DeleteFunc: tell},
 		})
 		synced = append(synced, controller.HasSyncedChecker().Done())
 		wg.Go(func() { controller.RunWithContext(ctx) })
 		return store.(cache.Indexer)
 	}
 	p.services = begin(&corev1.Service{}, cache.Indexers{}, slimService, func(obj any) {
-		if s, ok := obj.(*corev1.Service); ok {
+		if s, ok := informer.Last[*corev1.Service](obj); ok {
 			p.mark(s.Namespace + "/" + s.Name)
 		}
 	}, func(o *metav1.ListOptions) { o.LabelSelector = servicesOfOthers },
@@ -104,7 +101,7 @@ func (p *Proxy) watch(ctx context.Context, wg *sync.WaitGroup) bool {
 
 // serviceOf is the service of a slice.
 func serviceOf(obj any) []string {
-	s, ok := obj.(*discoveryv1.EndpointSlice)
+	s, ok := informer.Last[*discoveryv1.EndpointSlice](obj)
 	if !ok || s.Labels[discoveryv1.LabelServiceName] == "" {
 		return nil
 	}
@@ -136,7 +133,7 @@ func slimService(obj any) (any, error) {
 }
 
 func slimSlice(obj any) (any, error) {
-	s, ok := obj.(*discoveryv1.EndpointSlice)
+	s, ok := informer.Last[*discoveryv1.EndpointSlice](obj)
 	if !ok {
 		return obj, nil
 	}

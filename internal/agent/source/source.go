@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"monopod.dev/monopod/internal/kit/informer"
 )
 
 // Source tells of pods.
@@ -110,10 +112,7 @@ func (a *API) updated(old, now any) {
 }
 
 func (a *API) deleted(obj any) {
-	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = d.Obj
-	}
-	if pod, ok := obj.(*v1.Pod); ok {
+	if pod, ok := informer.Last[*v1.Pod](obj); ok {
 		a.to.Gone(pod.UID)
 	}
 }

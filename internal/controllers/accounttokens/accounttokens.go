@@ -14,7 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/kit/informer"
 )
 
 // Issuer makes the token of a service account that a secret is to hold.
@@ -93,10 +93,7 @@ func accountOf(s *corev1.Secret) string { return s.Annotations[corev1.ServiceAcc
 
 // secret puts one in line that has come, has changed or is gone.
 func (c *Controller) secret(obj any) {
-	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = gone.Obj
-	}
-	if s, ok := obj.(*corev1.Secret); ok {
+	if s, ok := informer.Last[*corev1.Secret](obj); ok {
 		c.add(s)
 	}
 }
@@ -107,11 +104,8 @@ func (c *Controller) add(s *corev1.Secret) {
 
 // account puts the secrets in line that name an account.
 func (c *Controller) account(obj any) {
-	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = gone.Obj
-	}
-	m, err := meta.Accessor(obj)
-	if err != nil {
+	m, ok := informer.Last[metav1.Object](obj)
+	if !ok {
 		return
 	}
 	secrets, err := c.secrets.GetIndexer().ByIndex(byAccount, m.GetNamespace()+"/"+m.GetName())

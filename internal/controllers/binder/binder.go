@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/kit/informer"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -106,10 +107,7 @@ func (b *Binder) Run(ctx context.Context) error {
 
 // isAlive says of what an informer tells that it is a pod that has not ended.
 func isAlive(obj any) bool {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	pod, ok := obj.(*corev1.Pod)
+	pod, ok := informer.Last[*corev1.Pod](obj)
 	return ok && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
@@ -156,10 +154,7 @@ func seenOtherwise(old, pod *corev1.Pod) bool {
 }
 
 func (b *Binder) podGone(obj any) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	pod, ok := obj.(*corev1.Pod)
+	pod, ok := informer.Last[*corev1.Pod](obj)
 	if !ok {
 		return
 	}

@@ -20,6 +20,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/controllers/workload"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/informer"
 )
 
 // workers is how many deployments are worked on at a time.
@@ -73,10 +74,7 @@ func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx, c.k
 
 // podGone has the deployment of a pod looked at: it may have waited for the last of its old pods.
 func (c *Controller) podGone(obj any) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	pod, ok := obj.(*corev1.Pod)
+	pod, ok := informer.Last[*corev1.Pod](obj)
 	if !ok {
 		return
 	}

@@ -25,6 +25,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/controllers/queue"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/informer"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -164,10 +165,7 @@ func counts(pod *corev1.Pod) (of struct {
 }
 
 func (c *Controller) podGone(obj any) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	if pod, ok := obj.(*corev1.Pod); ok {
+	if pod, ok := informer.Last[*corev1.Pod](obj); ok {
 		c.look(pod, false)
 	}
 }
@@ -187,11 +185,8 @@ func (c *Controller) look(pod *corev1.Pod, tell bool) {
 
 // ownerChanged has the budgets looked at that may depend on what an owner of pods wants.
 func (c *Controller) ownerChanged(old, now any) {
-	if unknown, ok := now.(cache.DeletedFinalStateUnknown); ok {
-		now = unknown.Obj
-	}
-	object, ok := now.(metav1.Object)
-	if !ok || old != nil && wants(old) == wants(now) {
+	object, ok := informer.Last[metav1.Object](now)
+	if !ok || old != nil && wants(old) == wants(object) {
 		return
 	}
 	for _, budget := range c.asked.budgets(object.GetUID()) {

@@ -29,6 +29,7 @@ import (
 
 	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/kit/informer"
 )
 
 // The values of the label endpointslice.kubernetes.io/managed-by, upstream's.
@@ -94,25 +95,29 @@ func New(cfg Config) (*Controller, error) {
 		handler  cache.ResourceEventHandler
 	}{
 		{services.Informer(), c.selectors.Keep(cache.ResourceEventHandlerFuncs{
-			AddFunc:    c.ofObject,
-			UpdateFunc: func(_, obj any) { c.ofObject(obj) },
+			AddFunc:    c.ofService,
+			UpdateFunc: func(_, obj any) { c.ofService(obj) },
 			DeleteFunc: func(obj any) {
-				if name, err := cache.ObjectToName(last(obj)); err == nil {
+				if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
 					c.deleted.add(name)
 				}
-				c.ofObject(last(obj))
+				c.ofService(obj)
 			},
 		})},
-		{endpoints.Informer(), handle(c.ofObject)},
+		{endpoints.Informer(), owned.Each(c.queue.Add)},
 		{pods.Informer(), c.pods.Keep(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { c.ofPod(nil, obj) },
 			UpdateFunc: c.ofPod,
-			DeleteFunc: func(obj any) { c.ofPod(last(obj), nil) },
+			DeleteFunc: func(obj any) {
+				if pod, ok := informer.Last[*corev1.Pod](obj); ok {
+					c.ofPod(pod, nil)
+				}
+			},
 		})},
 		{slices.Informer(), cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { c.ofSlice(obj, false) },
 			UpdateFunc: func(_, obj any) { c.ofSlice(obj, false) },
-			DeleteFunc: func(obj any) { c.ofSlice(last(obj), true) },
+			DeleteFunc: func(obj any) { c.ofSlice(obj, true) },
 		}},
 		{core.Nodes().Informer(), cache.ResourceEventHandlerFuncs{}},
 	} {
@@ -125,22 +130,9 @@ func New(cfg Config) (*Controller, error) {
 	return c, nil
 }
 
-// handle calls f for every event about an object.
-func handle(f func(obj any)) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{AddFunc: f, UpdateFunc: func(_, obj any) { f(obj) }, DeleteFunc: func(obj any) { f(last(obj)) }}
-}
-
-// last is an object that is gone, as it was known last.
-func last(obj any) any {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		return unknown.Obj
-	}
-	return obj
-}
-
-// ofObject: a service, or the Endpoints of its name, has changed.
-func (c *Controller) ofObject(obj any) {
-	if name, err := cache.ObjectToName(obj); err == nil {
+// ofService: a service has changed.
+func (c *Controller) ofService(obj any) {
+	if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
 		c.queue.Add(name)
 	}
 }
@@ -177,7 +169,7 @@ func selectorOf(service *corev1.Service) *metav1.LabelSelector {
 
 // ofSlice: a slice has changed otherwise than this controller has written it.
 func (c *Controller) ofSlice(obj any, gone bool) {
-	slice, ok := obj.(*discoveryv1.EndpointSlice)
+	slice, ok := informer.Last[*discoveryv1.EndpointSlice](obj)
 	service := ""
 	if ok {
 		service = slice.Labels[discoveryv1.LabelServiceName]

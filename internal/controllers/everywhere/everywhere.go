@@ -12,13 +12,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/kit/informer"
 )
 
 // Config is what a Keeper needs.
@@ -88,10 +88,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 
 // add puts the namespace that an object tells of in line.
 func (k *Keeper) add(obj any, namespace func(metav1.Object) string) {
-	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = gone.Obj
-	}
-	if m, err := meta.Accessor(obj); err == nil {
+	if m, ok := informer.Last[metav1.Object](obj); ok {
 		k.queue.Add(namespace(m))
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/kit/informer"
 )
 
 // The reasons of events.
@@ -98,10 +99,7 @@ func (c *Controller) lookAtAll() {
 }
 
 func (c *Controller) forget(obj any) {
-	if lost, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = lost.Obj
-	}
-	if i, ok := obj.(*networkingv1.Ingress); ok {
+	if i, ok := informer.Last[*networkingv1.Ingress](obj); ok {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.said, i.UID)

@@ -21,6 +21,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/controllers/queue"
 	"monopod.dev/monopod/internal/controllers/workload"
+	"monopod.dev/monopod/internal/kit/informer"
 )
 
 var kind = batchv1.SchemeGroupVersion.WithKind("Job")
@@ -147,10 +148,7 @@ func (c *Controller) podChanged(obj any) {
 }
 
 func (c *Controller) podGone(obj any) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	if pod, ok := obj.(*corev1.Pod); ok {
+	if pod, ok := informer.Last[*corev1.Pod](obj); ok {
 		c.shown(pod.UID)
 	}
 }

@@ -21,6 +21,7 @@ import (
 
 	"monopod.dev/monopod/internal/controllers/podsbynode"
 	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/kit/informer"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -76,10 +77,7 @@ func New(config Config) (*Controller, error) {
 	}
 	c.config.Log = cmp.Or(config.Log, slog.New(slog.DiscardHandler))
 	look := func(obj any) {
-		if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = unknown.Obj
-		}
-		if m, ok := obj.(metav1.Object); ok {
+		if m, ok := informer.Last[metav1.Object](obj); ok {
 			c.queue.Add(m.GetName())
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
+
+	"monopod.dev/monopod/internal/kit/informer"
 )
 
 // Dependents has owners looked at when their dependents change.
@@ -48,10 +50,7 @@ func Each(f func(cache.ObjectName)) cache.ResourceEventHandler {
 }
 
 func object(obj any) metav1.Object {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	o, _ := obj.(metav1.Object)
+	o, _ := informer.Last[metav1.Object](obj)
 	return o
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/kit/informer"
 )
 
 // Pod is which pod is to be looked at. The zero Pod is none: Sync may have a meaning for it.
@@ -87,10 +88,7 @@ func (l *Loop) Follow() error {
 // gone tells of an object that goes, as it was when it was last seen.
 func gone[T any](tell func(T)) func(any) {
 	return func(obj any) {
-		if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = unknown.Obj
-		}
-		if of, ok := obj.(T); ok && tell != nil {
+		if of, ok := informer.Last[T](obj); ok && tell != nil {
 			tell(of)
 		}
 	}

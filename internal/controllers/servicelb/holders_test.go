@@ -56,7 +56,7 @@ func TestHolders(t *testing.T) {
 	again.Name = "pod-b"
 	c.pod(b, again) // by one event: the other one was not seen to go
 	holds("another one has the second one's name", "pod x/pod-b", "")
-	c.pod(last(cache.DeletedFinalStateUnknown{Obj: again}), nil)
+	c.pod(cache.DeletedFinalStateUnknown{Obj: again}, nil)
 	holds("it goes", "", "")
 	if len(c.holders.by)+len(c.holders.of) > 0 {
 		t.Errorf("left are %v, %v", c.holders.by, c.holders.of)

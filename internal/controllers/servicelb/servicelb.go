@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/kit/informer"
 	"monopod.dev/monopod/internal/kit/iprange"
 )
 
@@ -65,7 +66,7 @@ func New(cfg Config) (*Controller, error) {
 	c := &Controller{cfg: cfg, queue: queue.New[string]()}
 	changed := func(matters func(any) bool) cache.ResourceEventHandlerFuncs {
 		look := func(obj any) {
-			if matters(last(obj)) {
+			if matters(obj) {
 				c.queue.Add(all)
 			}
 		}
@@ -81,12 +82,12 @@ func New(cfg Config) (*Controller, error) {
 		handler  cache.ResourceEventHandler
 	}{
 		{cfg.Services.Informer(), changed(func(obj any) bool {
-			s, ok := obj.(*corev1.Service)
+			s, ok := informer.Last[*corev1.Service](obj)
 			return ok && (ours(s) || stale(s))
 		})},
 		{cfg.Nodes.Informer(), changed(func(any) bool { return true })},
 		{cfg.Pods.Informer(), cache.ResourceEventHandlerFuncs{
-			AddFunc: func(obj any) { c.pod(nil, obj) }, UpdateFunc: c.pod, DeleteFunc: func(obj any) { c.pod(last(obj), nil) },
+			AddFunc: func(obj any) { c.pod(nil, obj) }, UpdateFunc: c.pod, DeleteFunc: func(obj any) { c.pod(obj, nil) },
 		}},
 	} {
 		handle, err := of.informer.AddEventHandler(of.handler)
@@ -98,17 +99,9 @@ func New(cfg Config) (*Controller, error) {
 	return c, nil
 }
 
-// last is an object that is gone, as it was known last.
-func last(obj any) any {
-	if lost, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		return lost.Obj
-	}
-	return obj
-}
-
 // pod has all looked at when a port of the nodes has got another holder.
 func (c *Controller) pod(before, after any) {
-	was, _ := before.(*corev1.Pod)
+	was, _ := informer.Last[*corev1.Pod](before)
 	is, _ := after.(*corev1.Pod)
 	changed := false
 	if was != nil && (is == nil || is.UID != was.UID) {

@@ -21,6 +21,7 @@ import (
 
 	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/kit/informer"
 )
 
 // behind is after which time an owner is looked at again whose writes the caches do not show. The event that shows them comes long before.
@@ -90,19 +91,14 @@ func (l *Loop[T]) handler() cache.ResourceEventHandler {
 		return owned.Each(l.queue.Add)
 	}
 	see := func(obj any, gone bool) {
-		if owner, ok := obj.(T); ok {
+		if owner, ok := informer.Last[T](obj); ok {
 			l.queue.Add(cache.MetaObjectToName(owner))
 			l.config.Seen(owner, gone)
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { see(obj, false) }, UpdateFunc: func(_, obj any) { see(obj, false) },
-		DeleteFunc: func(obj any) {
-			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = unknown.Obj
-			}
-			see(obj, true)
-		},
+		DeleteFunc: func(obj any) { see(obj, true) },
 	}
 }
 
@@ -133,7 +129,7 @@ func (l *Loop[T]) LookAfter(owner T, d time.Duration) {
 // LookAtAll has all owners looked at.
 func (l *Loop[T]) LookAtAll() {
 	for _, obj := range l.config.Owners.GetStore().List() {
-		if owner, ok := obj.(T); ok {
+		if owner, ok := informer.Last[T](obj); ok {
 			l.queue.Add(cache.MetaObjectToName(owner))
 		}
 	}
@@ -156,7 +152,7 @@ func (l *Loop[T]) sync(ctx context.Context, name cache.ObjectName) error {
 	if err != nil {
 		return err
 	}
-	owner, ok := obj.(T)
+	owner, ok := informer.Last[T](obj)
 	if !exists || !ok {
 		l.Unseen.Forget(name)
 		if l.config.Gone != nil {

@@ -99,7 +99,7 @@ func (f *fixture) mustBeEmpty() {
 	f.cfg.ResumeWindow = time.Nanosecond // what interrupted pulls have brought may go
 	f.reopen()
 	for _, img := range list {
-		if err := f.Remove(f.ctx, img.ID); err != nil {
+		if err := f.Remove(f.ctx, string(img.ID)); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -239,7 +239,7 @@ func TestKilledAnywhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, img := range list {
-			if err := f.Remove(f.ctx, img.ID); err != nil {
+			if err := f.Remove(f.ctx, string(img.ID)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -75,8 +75,8 @@ func TestFullDisk(t *testing.T) {
 				f := onTmpfs(t, 24<<20)
 				id := f.pull(there).ID
 				if verb == "unpin" {
-					arg = id
-					if err := errors.Join(f.Pin(f.ctx, id, "container"), f.Remove(f.ctx, id)); err != nil {
+					arg = string(id)
+					if err := errors.Join(f.Pin(f.ctx, id, "container"), f.Remove(f.ctx, string(id))); err != nil {
 						t.Fatal(err)
 					}
 				}

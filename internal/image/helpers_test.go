@@ -68,7 +68,7 @@ func (f *fixture) load(r io.Reader) (names []string, err error) {
 	loaded, err := f.Load(f.ctx, image.LoadRequest{Archive: r})
 	for _, l := range loaded {
 		if len(l.Names) == 0 {
-			l.Names = []string{l.ID}
+			l.Names = []string{string(l.ID)}
 		}
 		names = append(names, l.Names...)
 	}

@@ -219,7 +219,7 @@ func TestRoomIsKept(t *testing.T) {
 					good := rawImage{layers: []rawLayer{{plain: goodLayer}}}
 					if id, err := f.bring(t, &good); err != nil {
 						t.Error(err)
-					} else if err := f.Remove(f.ctx, id); err != nil {
+					} else if err := f.Remove(f.ctx, string(id)); err != nil {
 						t.Error(err)
 					}
 				})

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/image"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/test/registry"
 )
 
@@ -245,7 +246,7 @@ func (f *field) check(t *testing.T) {
 }
 
 // bring brings an image in: its id, or why not.
-func (f *field) bring(t *testing.T, img *rawImage) (string, error) {
+func (f *field) bring(t *testing.T, img *rawImage) (ids.ImageID, error) {
 	t.Helper()
 	img.build(t)
 	if f.registry != nil {
@@ -266,11 +267,11 @@ func (f *field) bring(t *testing.T, img *rawImage) (string, error) {
 	return "", err
 }
 
-func (f *field) remove(t *testing.T, id string) {
+func (f *field) remove(t *testing.T, id ids.ImageID) {
 	t.Helper()
 	if id != "" {
 		f.saveAgain(t, id)
-		if err := f.Remove(f.ctx, id); err != nil {
+		if err := f.Remove(f.ctx, string(id)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -278,10 +279,10 @@ func (f *field) remove(t *testing.T, id string) {
 }
 
 // saveAgain sees that what was unpacked can be written again, or that the error says why it cannot.
-func (f *field) saveAgain(t *testing.T, id string) {
+func (f *field) saveAgain(t *testing.T, id ids.ImageID) {
 	t.Helper()
 	var out bytes.Buffer
-	err := f.Save(f.ctx, []string{id}, &out)
+	err := f.Save(f.ctx, []string{string(id)}, &out)
 	if errdefs.IsFailedPrecondition(err) || errdefs.IsDataLoss(err) {
 		t.Logf("it cannot be saved: %v", err)
 		return
@@ -301,7 +302,7 @@ func (f *field) saveAgain(t *testing.T, id string) {
 //	file=content  dir/  link->target  fifo|  whiteout!  device(c 1,3)  (hard links: file=content <2>)
 //
 // and behind it, where they are not root's with 0644 (0755 for directories and links), mode and owner, and attributes.
-func (f *field) treeOf(t *testing.T, id string) []string {
+func (f *field) treeOf(t *testing.T, id ids.ImageID) []string {
 	t.Helper()
 	dirs, err := f.Layers(f.ctx, id)
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	imagefsck "monopod.dev/monopod/internal/image/fsck"
 	"monopod.dev/monopod/internal/image/store"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/test/images"
 )
 
@@ -44,8 +45,12 @@ var deeds = map[string]func(ctx context.Context, s *image.Store, arg string) err
 	},
 	"remove": func(ctx context.Context, s *image.Store, ref string) error { return s.Remove(ctx, ref) },
 	"untag":  func(ctx context.Context, s *image.Store, ref string) error { return s.Untag(ctx, ref) },
-	"pin":    func(ctx context.Context, s *image.Store, id string) error { return s.Pin(ctx, id, "container") },
-	"unpin":  func(ctx context.Context, s *image.Store, id string) error { return s.Unpin(ctx, id, "container") },
+	"pin": func(ctx context.Context, s *image.Store, id string) error {
+		return s.Pin(ctx, ids.ImageID(id), "container")
+	},
+	"unpin": func(ctx context.Context, s *image.Store, id string) error {
+		return s.Unpin(ctx, ids.ImageID(id), "container")
+	},
 }
 
 // onTmpfs is a store in memory: a killed process loses nothing of what it has written, synced or not, and nobody waits for a disk.
@@ -191,7 +196,7 @@ func TestKilledAtEverySideEffect(t *testing.T) {
 				if err := f.Unpin(f.ctx, img.ID, "container"); err != nil {
 					f.t.Fatal(err)
 				}
-				return "pin " + img.ID
+				return "pin " + string(img.ID)
 			},
 			check: func(f *fixture) {
 				if pins, err := f.Pins(f.ctx); err != nil || len(pins["container"]) != 1 {
@@ -203,10 +208,10 @@ func TestKilledAtEverySideEffect(t *testing.T) {
 		"unpin of the last user": {
 			before: func(f *fixture) string {
 				img := f.pull(first)
-				if err := errors.Join(f.Pin(f.ctx, img.ID, "container"), f.Remove(f.ctx, img.ID)); err != nil {
+				if err := errors.Join(f.Pin(f.ctx, img.ID, "container"), f.Remove(f.ctx, string(img.ID))); err != nil {
 					f.t.Fatal(err)
 				}
-				return "unpin " + img.ID
+				return "unpin " + string(img.ID)
 			},
 			check: func(f *fixture) {
 				f.close() // with the collection that was asked for

@@ -14,6 +14,7 @@ import (
 	"monopod.dev/monopod/internal/image/imageref"
 	"monopod.dev/monopod/internal/image/store"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // LoadRequest says how to load an archive.
@@ -26,7 +27,7 @@ type LoadRequest struct {
 
 // LoadedImage is an image that an archive had.
 type LoadedImage struct {
-	ID string
+	ID ids.ImageID
 	// Names are those that the archive (or LoadRequest.Name) gave it; none for an image that has its id alone.
 	Names []string
 }
@@ -97,7 +98,7 @@ func (s *Store) load(ctx context.Context, from io.Reader, name reference.Named) 
 	return loaded, namings, nil
 }
 
-func (s *Store) loadImage(ctx context.Context, img archive.Image) (id string, err error) {
+func (s *Store) loadImage(ctx context.Context, img archive.Image) (id ids.ImageID, err error) {
 	if err := s.unpacker.Image(ctx, nil, img.Target, nil); err != nil {
 		return "", err
 	}

@@ -18,6 +18,7 @@ import (
 
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/ociarchive"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 type member struct {
@@ -198,7 +199,7 @@ func TestLoadNames(t *testing.T) {
 		return &out
 	}
 	loaded, err := f.Load(f.ctx, image.LoadRequest{Archive: archive(one), Name: "mine:2"})
-	if err != nil || len(loaded) != 1 || !slices.Equal(loaded[0].Names, []string{"docker.io/library/mine:2"}) || loaded[0].ID != one.Config.Digest.String() {
+	if err != nil || len(loaded) != 1 || !slices.Equal(loaded[0].Names, []string{"docker.io/library/mine:2"}) || loaded[0].ID != ids.ImageID(one.Config.Digest) {
 		t.Errorf("%+v, %v", loaded, err)
 	}
 	if _, err := f.Get(f.ctx, "localhost/one:1"); !errdefs.IsNotFound(err) {

@@ -26,6 +26,7 @@ import (
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/ociarchive"
 	"monopod.dev/monopod/internal/image/registry"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/test/images"
 )
 
@@ -213,12 +214,12 @@ func TestBadReferences(t *testing.T) {
 	if err := f.Remove(f.ctx, "none"); err != nil {
 		t.Errorf("Remove of an unknown image: %v", err)
 	}
-	for _, id := range []string{"", "busybox", "sha256:12"} {
+	for _, id := range []ids.ImageID{"", "busybox", "sha256:12"} {
 		if _, err := f.Layers(f.ctx, id); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("Layers(%q): %v", id, err)
 		}
 	}
-	if _, err := f.Layers(f.ctx, "sha256:"+strings.Repeat("0", 64)); !errdefs.IsNotFound(err) {
+	if _, err := f.Layers(f.ctx, ids.ImageID("sha256:"+strings.Repeat("0", 64))); !errdefs.IsNotFound(err) {
 		t.Errorf("Layers of an unknown image: %v", err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/ociarchive"
 	registryclient "monopod.dev/monopod/internal/image/registry"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/test/registry"
 )
 
@@ -308,7 +309,7 @@ func TestTagMovesWithinAPull(t *testing.T) {
 				t.Errorf("it has %q", got)
 			}
 			want := map[string]*ociarchive.Built{"old": old, "new": now}[c.want]
-			if img.ID != want.Config.Digest.String() || len(img.RepoDigests) != 1 || !strings.HasSuffix(img.RepoDigests[0], want.Manifest.Digest.String()) {
+			if img.ID != ids.ImageID(want.Config.Digest) || len(img.RepoDigests) != 1 || !strings.HasSuffix(img.RepoDigests[0], want.Manifest.Digest.String()) {
 				t.Errorf("%+v", img)
 			}
 		})

@@ -35,15 +35,15 @@ func TestRemoveTakesAllNames(t *testing.T) {
 		for _, name := range names {
 			img = f.pull(name)
 		}
-		img, err := f.Get(f.ctx, img.ID)
+		img, err := f.Get(f.ctx, string(img.ID))
 		if err != nil || len(img.RepoTags) != 3 || len(img.RepoDigests) != 2 {
 			t.Fatalf("%+v, %v", img, err)
 		}
-		ref := slices.Concat(names, img.RepoDigests[:1], []string{img.ID})[by]
+		ref := slices.Concat(names, img.RepoDigests[:1], []string{string(img.ID)})[by]
 		if err := f.Remove(f.ctx, ref); err != nil {
 			t.Fatal(err)
 		}
-		for _, gone := range slices.Concat(img.RepoTags, img.RepoDigests, []string{img.ID}) {
+		for _, gone := range slices.Concat(img.RepoTags, img.RepoDigests, []string{string(img.ID)}) {
 			if _, err := f.Get(f.ctx, gone); !errdefs.IsNotFound(err) {
 				t.Errorf("removed by %s, %s: %v", ref, gone, err)
 			}
@@ -67,7 +67,7 @@ func TestRemoveHeldAndShared(t *testing.T) {
 	f := onTmpfs(t, 64<<20)
 	held, shares := f.pull(r.Addr+"/a/two:v1"), f.pull(r.Addr+"/a/two:v2")
 	layers, err := f.Layers(f.ctx, held.ID)
-	if err := errors.Join(err, f.Pin(f.ctx, held.ID, "c1"), f.Pin(f.ctx, held.ID, "c2"), f.Remove(f.ctx, held.ID)); err != nil {
+	if err := errors.Join(err, f.Pin(f.ctx, held.ID, "c1"), f.Pin(f.ctx, held.ID, "c2"), f.Remove(f.ctx, string(held.ID))); err != nil {
 		t.Fatal(err)
 	}
 	check := func(when string) {
@@ -86,7 +86,7 @@ func TestRemoveHeldAndShared(t *testing.T) {
 	check("pulled again")
 	f.gone(r.Addr + "/a/two:v1")
 	check("removed again")
-	if err := errors.Join(f.Unpin(f.ctx, held.ID, "c1"), f.Remove(f.ctx, shares.ID)); err != nil {
+	if err := errors.Join(f.Unpin(f.ctx, held.ID, "c1"), f.Remove(f.ctx, string(shares.ID))); err != nil {
 		t.Fatal(err)
 	}
 	check("with one user, and the other image removed")
@@ -126,10 +126,10 @@ func TestRemoveWhileItIsPulled(t *testing.T) {
 			disarm := failpoint.Arm(point, func() (err error) {
 				once.Do(func() { // the removal may come to this point, too
 					if point == "image/publish/synced" { // side by side with the change of names
-						beside.Go(func() { f.gone(id) })
+						beside.Go(func() { f.gone(string(id)) })
 						return
 					}
-					err = errors.Join(f.Remove(f.ctx, id), f.Remove(f.ctx, ref), f.Remove(f.ctx, before))
+					err = errors.Join(f.Remove(f.ctx, string(id)), f.Remove(f.ctx, ref), f.Remove(f.ctx, before))
 				})
 				return err
 			})
@@ -258,7 +258,7 @@ func TestRemoveHoldsNobodyUp(t *testing.T) {
 	})
 	defer disarm()
 	removed := make(chan error, 1)
-	go func() { removed <- f.Remove(f.ctx, first.ID) }()
+	go func() { removed <- f.Remove(f.ctx, string(first.ID)) }()
 	<-begun
 	if _, err := os.Stat(layers[0]); err != nil {
 		t.Errorf("its files were removed before, with the locks of all: %v", err)
@@ -266,7 +266,7 @@ func TestRemoveHoldsNobodyUp(t *testing.T) {
 	others := make(chan error, 1)
 	go func() {
 		_, err := f.Pull(f.ctx, image.PullRequest{Ref: r.Addr + "/a/two:v3"})
-		others <- errors.Join(err, f.Remove(f.ctx, second.ID))
+		others <- errors.Join(err, f.Remove(f.ctx, string(second.ID)))
 	}()
 	select {
 	case err := <-others:

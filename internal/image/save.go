@@ -9,6 +9,7 @@ import (
 
 	"monopod.dev/monopod/internal/image/archive"
 	"monopod.dev/monopod/internal/image/store"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Save writes the images that refs name, each with all its tags, as one tar: an OCI image layout that is a docker-archive too. The
@@ -29,7 +30,7 @@ func (s *Store) Save(ctx context.Context, refs []string, w io.Writer) error {
 	}
 	defer transfer.End(ctx, false)
 	out := archive.Writer{Content: s.Content, Layers: s.Store}
-	added := map[string]bool{}
+	added := map[ids.ImageID]bool{}
 	for _, ref := range refs {
 		img, err := s.Get(held, ref)
 		if errdefs.IsNotFound(err) {

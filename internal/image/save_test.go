@@ -70,8 +70,8 @@ func TestSave(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	archive := f.save(pulled.ID, "app/two:v3", "app/two:v2")
-	if again := f.save(pulled.ID, "app/two:v3"); !bytes.Equal(archive, again) {
+	archive := f.save(string(pulled.ID), "app/two:v3", "app/two:v2")
+	if again := f.save(string(pulled.ID), "app/two:v3"); !bytes.Equal(archive, again) {
 		t.Error("the same images made another archive")
 	}
 	files := unarchive(t, archive)
@@ -115,7 +115,7 @@ func TestSave(t *testing.T) {
 				}
 			}
 			// What was loaded can be saved again, with the same blobs.
-			if again := elsewhere.save(pulled.ID, docker.ID); !bytes.Equal(again, archive) {
+			if again := elsewhere.save(string(pulled.ID), string(docker.ID)); !bytes.Equal(again, archive) {
 				t.Error("another archive came out")
 			}
 		})
@@ -193,24 +193,24 @@ func TestSaveRefusals(t *testing.T) {
 	if err := os.WriteFile(file, []byte("changed"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	mustFail(t, save(img.ID), errdefs.IsDataLoss, "opaque/new", "3000 bytes")
+	mustFail(t, save(string(img.ID)), errdefs.IsDataLoss, "opaque/new", "3000 bytes")
 
 	// A layer that was unpacked before there were records: two images share it.
 	record := filepath.Join(filepath.Dir(layers[1]), "recipe")
 	if err := os.Remove(record); err != nil {
 		t.Fatal(err)
 	}
-	mustFail(t, save(img.ID), errdefs.IsFailedPrecondition, "layer 1 of 2", "kept no record", base.RepoTags[0], "pull or load them again")
+	mustFail(t, save(string(img.ID)), errdefs.IsFailedPrecondition, "layer 1 of 2", "kept no record", base.RepoTags[0], "pull or load them again")
 
 	// A failed save holds nothing, and the remedy works.
 	for _, i := range []store.Image{img, base} {
-		if err := f.Remove(f.ctx, i.ID); err != nil {
+		if err := f.Remove(f.ctx, string(i.ID)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	awaitGone(t, layers[1])
 	again := f.pull(r.Addr + "/a/white:v1")
-	if err := save(again.ID); err != nil {
+	if err := save(string(again.ID)); err != nil {
 		t.Error(err)
 	}
 }

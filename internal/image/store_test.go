@@ -25,6 +25,7 @@ import (
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/ociarchive"
 	"monopod.dev/monopod/internal/image/store"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/test/harness"
 	"monopod.dev/monopod/test/images"
 )
@@ -170,7 +171,7 @@ func TestPullGetListRemove(t *testing.T) {
 	if img.Config.User != "1000:1000" || img.Config.WorkingDir != "/w" || img.Size == 0 || img.ChainID == "" {
 		t.Errorf("image %+v", img)
 	}
-	for _, by := range []string{ref + ":v1", ref + "@" + manifest.String(), ref + ":v1@" + manifest.String(), img.ID, strings.TrimPrefix(img.ID, "sha256:")} {
+	for _, by := range []string{ref + ":v1", ref + "@" + manifest.String(), ref + ":v1@" + manifest.String(), string(img.ID), strings.TrimPrefix(string(img.ID), "sha256:")} {
 		if got, err := f.Get(f.ctx, by); err != nil || got.ID != img.ID {
 			t.Errorf("Get(%s): %v, %v", by, got.ID, err)
 		}
@@ -206,7 +207,7 @@ func TestPullGetListRemove(t *testing.T) {
 	if err := f.Remove(f.ctx, ref+":v1"); err != nil {
 		t.Errorf("removing again: %v", err)
 	}
-	if _, err := f.Get(f.ctx, img.ID); !errdefs.IsNotFound(err) {
+	if _, err := f.Get(f.ctx, string(img.ID)); !errdefs.IsNotFound(err) {
 		t.Errorf("a removed image: %v", err)
 	}
 	if _, err := os.Stat(layers[0]); !os.IsNotExist(err) {
@@ -246,7 +247,7 @@ func TestTagsMoveAndImagesShareLayers(t *testing.T) {
 	if img.ID == old.ID || f.read(img, "etc/shared") != "two" {
 		t.Fatalf("the tag did not move: %+v", img)
 	}
-	was, err := f.Get(f.ctx, old.ID)
+	was, err := f.Get(f.ctx, string(old.ID))
 	if err != nil || len(was.RepoTags) != 0 || len(was.RepoDigests) != 1 || !strings.HasSuffix(was.RepoDigests[0], first.String()) {
 		t.Fatalf("the old image is now %+v, %v", was, err)
 	}
@@ -255,7 +256,7 @@ func TestTagsMoveAndImagesShareLayers(t *testing.T) {
 	if len(a) != 2 || len(b) != 2 || a[1] != b[1] {
 		t.Errorf("the common layer is there twice: %v %v", a, b)
 	}
-	if err := f.Remove(f.ctx, old.ID); err != nil {
+	if err := f.Remove(f.ctx, string(old.ID)); err != nil {
 		t.Fatal(err)
 	}
 	if f.read(img, "bin/su") != "s" {
@@ -273,19 +274,19 @@ func TestPinKeepsLayers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := f.Remove(f.ctx, img.ID); err != nil {
+	if err := f.Remove(f.ctx, string(img.ID)); err != nil {
 		t.Fatal(err)
 	}
 	f.close()
 	f.reopen()
-	if _, err := f.Get(f.ctx, img.ID); !errdefs.IsNotFound(err) {
+	if _, err := f.Get(f.ctx, string(img.ID)); !errdefs.IsNotFound(err) {
 		t.Errorf("a removed image is listed because it is pinned: %v", err)
 	}
 	layers, err := f.Layers(f.ctx, img.ID)
 	if err != nil || f.read(img, "etc/shared") != "pinned" {
 		t.Fatalf("a pin did not keep the layers: %v", err)
 	}
-	if pins, err := f.Pins(f.ctx); err != nil || !slices.Equal(pins["container1"], []string{img.ID}) {
+	if pins, err := f.Pins(f.ctx); err != nil || !slices.Equal(pins["container1"], []ids.ImageID{img.ID}) {
 		t.Errorf("pins %v, %v", pins, err)
 	}
 	for range 2 {
@@ -295,7 +296,7 @@ func TestPinKeepsLayers(t *testing.T) {
 	}
 	f.close() // ends the collection that Unpin asked for, or
 	f.reopen()
-	if err := f.Remove(f.ctx, img.ID); err != nil {
+	if err := f.Remove(f.ctx, string(img.ID)); err != nil {
 		t.Fatal(err)
 	}
 	awaitGone(t, layers[0])
@@ -309,22 +310,22 @@ func TestConcurrentPullsAreOne(t *testing.T) {
 	push(t, r, two("", "x"), "a/two", "v1")
 	f := open(t)
 	var wg sync.WaitGroup
-	ids := make([]string, 8)
-	for i := range ids {
+	got := make([]ids.ImageID, 8)
+	for i := range got {
 		wg.Go(func() {
 			img, err := f.Pull(f.ctx, image.PullRequest{Ref: r.Addr + "/a/two:v1"})
 			if err != nil {
 				t.Error(err)
 			}
-			ids[i] = img.ID
+			got[i] = img.ID
 		})
 	}
 	wg.Wait()
-	if n := strings.Count(f.logs.String(), "image pulled"); n >= len(ids) {
-		t.Errorf("%d pulls for %d callers", n, len(ids))
+	if n := strings.Count(f.logs.String(), "image pulled"); n >= len(got) {
+		t.Errorf("%d pulls for %d callers", n, len(got))
 	}
-	if slices.Sort(ids); ids[0] == "" || ids[0] != ids[len(ids)-1] {
-		t.Errorf("ids %v", ids)
+	if slices.Sort(got); got[0] == "" || got[0] != got[len(got)-1] {
+		t.Errorf("ids %v", got)
 	}
 }
 

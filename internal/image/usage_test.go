@@ -51,7 +51,7 @@ func TestFsInfoIsExact(t *testing.T) {
 	if err := f.Pin(f.ctx, first.ID, "container"); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Remove(f.ctx, first.ID); err != nil {
+	if err := f.Remove(f.ctx, string(first.ID)); err != nil {
 		t.Fatal(err)
 	}
 	if held, _ := measure(); held >= both || held <= one { // its manifest is gone, its layers are held

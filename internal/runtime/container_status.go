@@ -37,7 +37,7 @@ func (s *rooms) containerStatus(rec *container.Record) *cri.ContainerStatus {
 	cfg := rec.Config()
 	st := &cri.ContainerStatus{
 		Id: string(rec.ID), Metadata: cfg.GetMetadata(), State: rec.State(), CreatedAt: rec.CreatedAt.UnixNano(), StartedAt: nanos(rec.StartedAt),
-		Image: statusImage(cfg.GetImage(), rec.ImageID), ImageRef: rec.ImageRef, ImageId: rec.ImageID, Reason: rec.Reason(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(),
+		Image: statusImage(cfg.GetImage(), rec.ImageID), ImageRef: rec.ImageRef, ImageId: string(rec.ImageID), Reason: rec.Reason(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(),
 		Mounts: rec.Mounts(), LogPath: rec.LogPath, StopSignal: container.CRISignal(rec.StopSignal, cfg.GetStopSignal()),
 		User: &cri.ContainerUser{Linux: &cri.LinuxContainerUser{Uid: int64(rec.UID), Gid: int64(rec.GID)}},
 	}
@@ -55,8 +55,8 @@ func (s *rooms) containerStatus(rec *container.Record) *cri.ContainerStatus {
 
 // statusImage is the image of a container's status. Kubelets give the image that they have pulled by its id, with the name that
 // the pod has for it beside it, and put what the status has into the pod's: there a name tells more. The id is in image_id.
-func statusImage(spec *cri.ImageSpec, id string) *cri.ImageSpec {
-	if spec.GetUserSpecifiedImage() == "" || spec.GetImage() != id {
+func statusImage(spec *cri.ImageSpec, id ids.ImageID) *cri.ImageSpec {
+	if spec.GetUserSpecifiedImage() == "" || spec.GetImage() != string(id) {
 		return spec
 	}
 	named := proto.Clone(spec).(*cri.ImageSpec)
@@ -91,7 +91,7 @@ func (s *rooms) listedContainers(f *cri.ContainerFilter) iter.Seq[*cri.Container
 		for _, rec := range all {
 			cfg := rec.Config()
 			if !yield(&cri.Container{Id: string(rec.ID), PodSandboxId: string(rec.SandboxID), Metadata: cfg.GetMetadata(), Image: cfg.GetImage(),
-				ImageRef: rec.ImageRef, ImageId: rec.ImageID, State: rec.State(), CreatedAt: rec.CreatedAt.UnixNano(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations()}) {
+				ImageRef: rec.ImageRef, ImageId: string(rec.ImageID), State: rec.State(), CreatedAt: rec.CreatedAt.UnixNano(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations()}) {
 				return
 			}
 		}

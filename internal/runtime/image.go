@@ -84,7 +84,7 @@ func (s *Server) PullImage(ctx context.Context, req *cri.PullImageRequest) (*cri
 	if err != nil {
 		return nil, err
 	}
-	return &cri.PullImageResponse{ImageRef: img.ID}, nil
+	return &cri.PullImageResponse{ImageRef: string(img.ID)}, nil
 }
 
 // RemoveImage removes an image; one that is not there is removed.
@@ -96,7 +96,7 @@ func (s *Server) RemoveImage(ctx context.Context, req *cri.RemoveImageRequest) (
 	img, err := s.findImage(ctx, ref)
 	switch {
 	case err == nil:
-		ref = img.ID
+		ref = string(img.ID)
 	case !errdefs.IsNotFound(err):
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (s *Server) findImage(ctx context.Context, ref string) (store.Image, error)
 	}
 	var found []store.Image
 	for _, img := range all {
-		if strings.HasPrefix(strings.TrimPrefix(img.ID, "sha256:"), strings.TrimPrefix(ref, "sha256:")) {
+		if strings.HasPrefix(strings.TrimPrefix(string(img.ID), "sha256:"), strings.TrimPrefix(ref, "sha256:")) {
 			found = append(found, img)
 		}
 	}
@@ -160,7 +160,7 @@ func (s *Server) imageName(spec *cri.ImageSpec) (string, error) {
 }
 
 func toImage(img store.Image) *cri.Image {
-	out := &cri.Image{Id: img.ID, RepoTags: img.RepoTags, RepoDigests: img.RepoDigests, Size: img.Size, Pinned: img.Pinned, Spec: &cri.ImageSpec{Image: img.ID}}
+	out := &cri.Image{Id: string(img.ID), RepoTags: img.RepoTags, RepoDigests: img.RepoDigests, Size: img.Size, Pinned: img.Pinned, Spec: &cri.ImageSpec{Image: string(img.ID)}}
 	user, _, _ := strings.Cut(img.Config.User, ":")
 	if uid, err := strconv.ParseInt(user, 10, 64); err == nil {
 		out.Uid = &cri.Int64Value{Value: uid}

@@ -33,7 +33,7 @@ func TestRemoveImageInUse(t *testing.T) {
 			n.check(ociarchive.Write(&archive, built))
 			loaded, err := n.images.Load(n.ctx, image.LoadRequest{Archive: &archive})
 			n.check(err)
-			id = loaded[0].ID
+			id = string(loaded[0].ID)
 		}
 	}
 	removed := func(by string) {

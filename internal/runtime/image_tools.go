@@ -49,13 +49,13 @@ func (t imageTools) List(ctx context.Context, _ imageservice.ListRequest) ([]ima
 	return out, nil
 }
 
-func toolImage(d store.Details, users map[string][]imageservice.User) imageservice.Image {
-	return imageservice.Image{ID: d.ID, Tags: append([]string{}, d.RepoTags...), Digests: append([]string{}, d.RepoDigests...), Size: d.Size, Created: d.Created,
+func toolImage(d store.Details, users map[ids.ImageID][]imageservice.User) imageservice.Image {
+	return imageservice.Image{ID: string(d.ID), Tags: append([]string{}, d.RepoTags...), Digests: append([]string{}, d.RepoDigests...), Size: d.Size, Created: d.Created,
 		Platform: d.Platform, Pinned: d.Pinned, Users: append([]imageservice.User{}, users[d.ID]...)}
 }
 
-// imageUsers are the containers that hold images, by the image's id. The pins are what really holds an image, so they are what is asked.
-func (t imageTools) imageUsers(ctx context.Context) (map[string][]imageservice.User, error) {
+// imageUsers are the containers that hold each image. The pins are what really holds an image, so they are what is asked.
+func (t imageTools) imageUsers(ctx context.Context) (map[ids.ImageID][]imageservice.User, error) {
 	pins, err := t.cfg.Images.Pins(ctx)
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (t imageTools) imageUsers(ctx context.Context) (map[string][]imageservice.U
 	for _, rec := range t.containers.List() {
 		known[rec.ID] = &rec
 	}
-	out := map[string][]imageservice.User{}
+	out := map[ids.ImageID][]imageservice.User{}
 	for id, held := range pins {
 		u := imageservice.User{Container: string(id)}
 		if rec := known[id]; rec != nil {
@@ -116,8 +116,8 @@ func (t imageTools) Remove(ctx context.Context, req imageservice.RemoveRequest) 
 	if err != nil {
 		return out, err
 	}
-	names := map[string][]string{} // what goes, by image id; of an image that goes as a whole all of them
-	var order []string
+	names := map[ids.ImageID][]string{} // what goes; of an image that goes as a whole all of them
+	var order []ids.ImageID
 	for _, ref := range req.Images {
 		img, err := t.findImage(ctx, ref)
 		if errdefs.IsNotFound(err) && req.Missing {
@@ -131,7 +131,7 @@ func (t imageTools) Remove(ctx context.Context, req imageservice.RemoveRequest) 
 		}
 		names[img.ID] = append(names[img.ID], dropped(img, ref)...)
 	}
-	var gone []string
+	var gone []ids.ImageID
 	for _, id := range order {
 		all := t.cfg.Images.Names(id)
 		if !lastTag(all, names[id]) {
@@ -144,7 +144,7 @@ func (t imageTools) Remove(ctx context.Context, req imageservice.RemoveRequest) 
 		names[id] = all
 		gone = append(gone, id)
 	}
-	unused := slices.DeleteFunc(slices.Clone(gone), func(id string) bool { return len(users[id]) > 0 })
+	unused := slices.DeleteFunc(slices.Clone(gone), func(id ids.ImageID) bool { return len(users[id]) > 0 })
 	freed := t.cfg.Images.Reclaimable(ctx, unused)
 	for _, id := range order {
 		if err := t.cfg.Images.Untag(ctx, names[id]...); err != nil {
@@ -152,12 +152,12 @@ func (t imageTools) Remove(ctx context.Context, req imageservice.RemoveRequest) 
 		}
 		slices.Sort(names[id])
 		for _, n := range slices.Compact(names[id]) {
-			if n != id {
+			if n != string(id) {
 				out.Untagged = append(out.Untagged, n)
 			}
 		}
 		if slices.Contains(gone, id) {
-			out.IDs = append(out.IDs, id)
+			out.IDs = append(out.IDs, string(id))
 		}
 	}
 	out.Freed = freed
@@ -174,7 +174,7 @@ func dropped(img store.Image, ref string) []string {
 			}
 		}
 	}
-	return append(append([]string{img.ID}, img.RepoTags...), img.RepoDigests...)
+	return append(append([]string{string(img.ID)}, img.RepoTags...), img.RepoDigests...)
 }
 
 // lastTag says whether an image has no tag any more without these names; digests alone do not keep it unless it has had no tags.
@@ -196,11 +196,11 @@ func lastTag(all, without []string) bool {
 	return hadTags || digests == 0
 }
 
-func label(names []string, id string) string {
+func label(names []string, id ids.ImageID) string {
 	if len(names) > 0 {
 		return names[0]
 	}
-	return id
+	return string(id)
 }
 
 func describeUsers(users []imageservice.User) string {
@@ -222,19 +222,19 @@ func (t imageTools) Prune(ctx context.Context, req imageservice.PruneRequest) (i
 	if err != nil {
 		return out, err
 	}
-	var ids []string
+	var gone []ids.ImageID
 	for _, img := range all {
 		if len(img.Users) == 0 && !img.Pinned && (req.All || len(img.Tags) == 0) {
 			out.Images = append(out.Images, img)
-			ids = append(ids, img.ID)
+			gone = append(gone, ids.ImageID(img.ID))
 		}
 	}
-	out.Freed = t.cfg.Images.Reclaimable(ctx, ids)
+	out.Freed = t.cfg.Images.Reclaimable(ctx, gone)
 	if req.DryRun {
 		return out, nil
 	}
-	for _, id := range ids {
-		if err := t.cfg.Images.Remove(ctx, id); err != nil {
+	for _, id := range gone {
+		if err := t.cfg.Images.Remove(ctx, string(id)); err != nil {
 			return out, err
 		}
 	}
@@ -275,20 +275,20 @@ func (t imageTools) Load(ctx context.Context, req imageservice.LoadRequest, arch
 	}
 	out := make([]imageservice.Loaded, 0, len(loaded))
 	for _, l := range loaded {
-		out = append(out, imageservice.Loaded{ID: l.ID, Names: append([]string{}, l.Names...)})
+		out = append(out, imageservice.Loaded{ID: string(l.ID), Names: append([]string{}, l.Names...)})
 	}
 	return out, nil
 }
 
 // Save implements imageservice.Service.
 func (t imageTools) Save(ctx context.Context, req imageservice.SaveRequest, archive io.Writer) error {
-	var ids []string
+	var refs []string
 	for _, ref := range req.Images {
 		img, err := t.findImage(ctx, ref)
 		if err != nil {
 			return err
 		}
-		ids = append(ids, img.ID)
+		refs = append(refs, string(img.ID))
 	}
-	return t.cfg.Images.Save(ctx, ids, archive)
+	return t.cfg.Images.Save(ctx, refs, archive)
 }

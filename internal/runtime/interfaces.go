@@ -31,10 +31,10 @@ type ImageStore interface {
 
 // Tools is what only people ask of the images.
 type Tools interface {
-	Inspect(ctx context.Context, ref string) (store.Details, error)
+	Inspect(ctx context.Context, id ids.ImageID) (store.Details, error)
 	Untag(ctx context.Context, names ...string) error
-	Names(id string) []string
-	Reclaimable(ctx context.Context, ids []string) uint64
+	Names(id ids.ImageID) []string
+	Reclaimable(ctx context.Context, these []ids.ImageID) uint64
 }
 
 // Network is what the runtime needs of package network.

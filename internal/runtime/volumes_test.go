@@ -12,6 +12,7 @@ import (
 	"monopod.dev/monopod/internal/image"
 	"monopod.dev/monopod/internal/image/ociarchive"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/test/images"
 )
 
@@ -119,7 +120,7 @@ func TestImageVolumes(t *testing.T) {
 		n.remove(ctr)
 		n.wantNothing()
 		n.eventually("the image's layers to go", func() bool {
-			_, err := n.images.Layers(n.ctx, id)
+			_, err := n.images.Layers(n.ctx, ids.ImageID(id))
 			return err != nil
 		})
 	})

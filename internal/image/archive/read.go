@@ -27,6 +27,7 @@ import (
 	"monopod.dev/monopod/internal/image/faults"
 	"monopod.dev/monopod/internal/image/imageref"
 	"monopod.dev/monopod/internal/image/room"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Image is an image of an archive.
@@ -41,9 +42,9 @@ type Image struct {
 
 // AllNames are the names that the image is known by when it is loaded: its own; where a registry may have the manifest, those with its digest, so that a
 // pod that asks for NAME@DIGEST finds it; and without a name the image's id, which stands for one.
-func (img Image) AllNames(id string) []string {
+func (img Image) AllNames(id ids.ImageID) []string {
 	if len(img.Names) == 0 {
-		return []string{id}
+		return []string{string(id)}
 	}
 	names := slices.Clone(img.Names)
 	if img.Made {

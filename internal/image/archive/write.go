@@ -21,6 +21,7 @@ import (
 
 	"monopod.dev/monopod/internal/image/document"
 	"monopod.dev/monopod/internal/image/recipe"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Layers is what a Writer asks a store of its layers.
@@ -28,12 +29,12 @@ type Layers interface {
 	// Directories returns the directories of unpacked layers, by their chain ids, which are given lowest first: the topmost first.
 	Directories(ctx context.Context, chains []string) ([]string, error)
 	// Sharers names the images beside imageID that have a layer, by its chain id.
-	Sharers(imageID, chain string) []string
+	Sharers(imageID ids.ImageID, chain string) []string
 }
 
 // Stored is an image of a store.
 type Stored struct {
-	ID   string
+	ID   ids.ImageID
 	Tags []string
 	// Target is what its names point to, and Manifest its manifest for this machine.
 	Target   ocispec.Descriptor

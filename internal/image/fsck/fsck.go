@@ -39,15 +39,15 @@ type Result struct {
 	Findings []fsck.Finding
 	// Images and Layers are how many the store has.
 	Images, Layers int
-	// Pins are the ids of the images that each container holds, by the container's id. Known says that they could be read.
-	Pins  map[string][]string
+	// Pins are the images that each container holds. Known says that they could be read.
+	Pins  map[ids.ContainerID][]ids.ImageID
 	Known bool
 
 	verdict *verdict
 }
 
-// ImageFault says why an image cannot be used, by its id; "" when it can.
-func (r *Result) ImageFault(id string) string {
+// ImageFault says why an image cannot be used; "" when it can.
+func (r *Result) ImageFault(id ids.ImageID) string {
 	return r.verdict.imageFault(digest.Digest(id))
 }
 
@@ -75,11 +75,11 @@ func Check(ctx context.Context, o Options) (*Result, error) {
 		return nil, fmt.Errorf("check of the image store %s: %w", o.Root, err)
 	}
 	v := judge(f)
-	ids := map[digest.Digest]bool{}
+	images := map[digest.Digest]bool{}
 	for _, n := range f.names {
-		ids[n.Target.Digest] = true
+		images[n.Target.Digest] = true
 	}
-	return &Result{Findings: v.findings, Images: len(ids), Layers: len(f.layers), Pins: v.pins(), Known: len(f.broken) == 0, verdict: v}, nil
+	return &Result{Findings: v.findings, Images: len(images), Layers: len(f.layers), Pins: v.pins(), Known: len(f.broken) == 0, verdict: v}, nil
 }
 
 // Repair does what the findings' repairs are. What cannot be repaired stays. Check tells afterwards what has become of it.
@@ -111,7 +111,7 @@ func Repair(ctx context.Context, o Options, findings []fsck.Finding) error {
 		return err
 	}
 	for _, p := range pins { // before anything is collected
-		err = errors.Join(err, s.Pin(ctx, p.Target, ids.ContainerID(p.Table)))
+		err = errors.Join(err, s.Pin(ctx, ids.ImageID(p.Target), ids.ContainerID(p.Table)))
 	}
 	return errors.Join(err, s.Drop(ctx, names, leases), s.Close())
 }

@@ -199,7 +199,7 @@ func TestDamage(t *testing.T) {
 		"manifest missing": {damage: func(s *fixture) { s.must(os.Remove(s.blob(s.manifestOf["a"]))) },
 			finds: []string{"damaged blob: it has no file", "damaged image: its manifest"}},
 		"configuration changed": {damage: func(s *fixture) {
-			path := s.blob(strings.TrimPrefix(s.a.ID, "sha256:"))
+			path := s.blob(strings.TrimPrefix(string(s.a.ID), "sha256:"))
 			raw, err := os.ReadFile(path)
 			s.must(err)
 			s.must(os.Chmod(path, 0o600))
@@ -247,7 +247,7 @@ func TestDamage(t *testing.T) {
 		}, finds: []string{"damaged image", "damaged layer: the snapshotter does not know it", "leftover directory: no layer has it"}},
 		"a label lost": {damage: func(s *fixture) {
 			s.change("metadata.db", func(tx *bolt.Tx) error {
-				return in(tx, "monopod", "content", "blob", s.a.ID, "labels").Delete([]byte(store.LayersLabel))
+				return in(tx, "monopod", "content", "blob", string(s.a.ID), "labels").Delete([]byte(store.LayersLabel))
 			})
 		}, finds: []string{"damaged image: nothing holds its layer", "leftover layer: no image"}},
 		"strange leases": {damage: func(s *fixture) {

@@ -13,6 +13,7 @@ import (
 
 	"monopod.dev/monopod/internal/fsck"
 	"monopod.dev/monopod/internal/image/store"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // What repairs do, in words.
@@ -130,7 +131,7 @@ func (v *verdict) judgeLeases() {
 		switch {
 		case l.PinnedImage != "":
 			if why := v.imageFault(digest.Digest(l.PinnedImage)); why != "" {
-				v.add(fsck.Damage("pin", l.PinUser, fmt.Sprintf("the image %s that this container holds is not whole: %s", l.PinnedImage, why),
+				v.add(fsck.Damage("pin", string(l.PinUser), fmt.Sprintf("the image %s that this container holds is not whole: %s", l.PinnedImage, why),
 					"none: remove the container, it cannot be relied on", fsck.Fix{}))
 			}
 		case l.Transfer == "":
@@ -209,15 +210,15 @@ func (v *verdict) judgeDirectories() {
 	for _, rec := range v.layers {
 		keys[rec.snapshot] = true
 	}
-	ids := map[string]bool{}
+	dirs := map[string]bool{}
 	for key, snap := range v.snapshots {
-		ids[snap.id] = true
+		dirs[snap.id] = true
 		if !keys[key] {
 			v.add(fsck.Left("layer", key, "the metadata does not know this snapshot", byStart, fsck.Fix{Action: fsck.Open}))
 		}
 	}
 	for id, dir := range v.dirs {
-		if !ids[id] {
+		if !dirs[id] {
 			v.add(fsck.Left("directory", dir.path, "no layer has it", byStart, fsck.Fix{Action: fsck.Open}))
 			continue
 		}
@@ -273,8 +274,8 @@ func (v *verdict) keyOf(id string) string {
 }
 
 // pins are the images that containers hold.
-func (v *verdict) pins() map[string][]string {
-	out := map[string][]string{}
+func (v *verdict) pins() map[ids.ContainerID][]ids.ImageID {
+	out := map[ids.ContainerID][]ids.ImageID{}
 	for _, l := range v.leases {
 		if l.PinnedImage != "" {
 			out[l.PinUser] = append(out[l.PinUser], l.PinnedImage)

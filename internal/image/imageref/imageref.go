@@ -8,20 +8,22 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 var id = regexp.MustCompile(`^(sha256:)?[0-9a-f]{64}$`)
 
 // Ref is a reference in its one canonical form: either an id, or a name.
 type Ref struct {
-	ID   string          // "sha256:<hex>", when the reference is an image id
+	ID   ids.ImageID     // when the reference is an image id
 	Name reference.Named // else: tagged or with a digest, never both
 }
 
 // Parse reads whatever may name an image of the store. Errors: InvalidArgument.
 func Parse(s string) (Ref, error) {
-	if IsID(s) {
-		return Ref{ID: "sha256:" + strings.TrimPrefix(s, "sha256:")}, nil
+	if id, err := ParseID(s); err == nil {
+		return Ref{ID: id}, nil
 	}
 	named, err := ParseName(s)
 	return Ref{Name: named}, err
@@ -38,12 +40,12 @@ func ParseName(s string) (reference.Named, error) {
 	return named, nil
 }
 
-// ParseID reads what must be an image id, and returns it with its algorithm. Errors: InvalidArgument.
-func ParseID(s string) (string, error) {
+// ParseID reads what must be an image id, with or without its algorithm. Errors: InvalidArgument.
+func ParseID(s string) (ids.ImageID, error) {
 	if !IsID(s) {
 		return "", fmt.Errorf("image id %q: it should be sha256: and 64 hex digits: %w", s, errdefs.ErrInvalidArgument)
 	}
-	return "sha256:" + strings.TrimPrefix(s, "sha256:"), nil
+	return ids.ImageID("sha256:" + strings.TrimPrefix(s, "sha256:")), nil
 }
 
 // IsID says whether this is an image id, with or without its algorithm.

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/containerd/errdefs"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 func FuzzReference(f *testing.F) {
@@ -31,7 +33,7 @@ func FuzzReference(f *testing.F) {
 func TestParseID(t *testing.T) {
 	hex := strings.Repeat("0a", 32)
 	for _, s := range []string{hex, "sha256:" + hex} {
-		if id, err := ParseID(s); err != nil || id != "sha256:"+hex {
+		if id, err := ParseID(s); err != nil || id != ids.ImageID("sha256:"+hex) {
 			t.Errorf("%s: %s, %v", s, id, err)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"monopod.dev/monopod/internal/image/imageref"
 	"monopod.dev/monopod/internal/image/recipe"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Details is what people want to know of an image, beside what Image tells.
@@ -39,30 +39,26 @@ type LayerDetails struct {
 	Recorded        bool  // it can be saved
 }
 
-// Inspect reads what is known of an image.
-func (s *Store) Inspect(ctx context.Context, ref string) (Details, error) {
+// Inspect reads what is known of an image. Errors: NotFound, DataLoss.
+func (s *Store) Inspect(ctx context.Context, id ids.ImageID) (Details, error) {
 	ctx = s.Scope(ctx)
-	name, err := imageref.Parse(ref)
-	if err != nil {
-		return Details{}, err
-	}
-	e := s.index.entry(name)
+	e := s.index.byImageID(id)
 	if e == nil {
-		return Details{}, fmt.Errorf("image %s is not here: %w", ref, errdefs.ErrNotFound)
+		return Details{}, fmt.Errorf("image %s is not here: %w", id, errdefs.ErrNotFound)
 	}
 	d := Details{Image: e.image}
-	target, manifest, err := s.Manifest(ctx, e.image.ID)
+	target, manifest, err := s.Manifest(ctx, id)
 	if err != nil {
-		return d, fmt.Errorf("image %s: %w", ref, err)
+		return d, fmt.Errorf("image %s: %w", id, err)
 	}
 	d.Target = target
 	raw, err := content.ReadBlob(ctx, s.Content, manifest.Config)
 	if err != nil {
-		return d, fmt.Errorf("image %s: its configuration: %w", ref, err)
+		return d, fmt.Errorf("image %s: its configuration: %w", id, err)
 	}
 	var cfg ocispec.Image
 	if err := json.Unmarshal(raw, &cfg); err != nil {
-		return d, fmt.Errorf("image %s: its configuration: %w: %w", ref, err, errdefs.ErrDataLoss)
+		return d, fmt.Errorf("image %s: its configuration: %w: %w", id, err, errdefs.ErrDataLoss)
 	}
 	d.RawConfig, d.Platform = raw, platforms.Format(cfg.Platform)
 	if cfg.Created != nil {
@@ -71,7 +67,7 @@ func (s *Store) Inspect(ctx context.Context, ref string) (Details, error) {
 	for i, chain := range e.chains {
 		usage, err := s.Snapshots.Usage(ctx, chain)
 		if err != nil {
-			return d, fmt.Errorf("image %s: layer %d: %w", ref, i+1, err)
+			return d, fmt.Errorf("image %s: layer %d: %w", id, i+1, err)
 		}
 		l := LayerDetails{DiffID: cfg.RootFS.DiffIDs[i], ChainID: digest.Digest(chain), Size: usage.Size}
 		if i < len(manifest.Layers) {
@@ -85,21 +81,21 @@ func (s *Store) Inspect(ctx context.Context, ref string) (Details, error) {
 }
 
 // Names returns all names of an image, those that are digests and the one that stands for none included.
-func (s *Store) Names(id string) []string {
+func (s *Store) Names(id ids.ImageID) []string {
 	names := s.index.names(id)
 	slices.Sort(names)
 	return names
 }
 
-// Reclaimable returns the bytes of the layers that these images have, by id, and no other image. They come free with the images unless
+// Reclaimable returns the bytes of the layers that these images have, and no other image. They come free with the images unless
 // a pin holds them.
-func (s *Store) Reclaimable(ctx context.Context, ids []string) uint64 {
+func (s *Store) Reclaimable(ctx context.Context, these []ids.ImageID) uint64 {
 	ctx = s.Scope(ctx)
 	s.index.mu.RLock()
 	mine, others := map[string]bool{}, map[string]bool{}
 	for id, e := range s.index.byID {
 		set := others
-		if slices.Contains(ids, id) {
+		if slices.Contains(these, id) {
 			set = mine
 		}
 		for _, c := range e.chains {
@@ -120,7 +116,7 @@ func (s *Store) Reclaimable(ctx context.Context, ids []string) uint64 {
 }
 
 // Manifest returns the manifest of an image for this machine, and what its names point to: the manifest, or an index with it. Errors: NotFound.
-func (s *Store) Manifest(ctx context.Context, imageID string) (ocispec.Descriptor, ocispec.Manifest, error) {
+func (s *Store) Manifest(ctx context.Context, imageID ids.ImageID) (ocispec.Descriptor, ocispec.Manifest, error) {
 	var manifest ocispec.Manifest
 	names := s.index.names(imageID)
 	slices.Sort(names)
@@ -136,7 +132,7 @@ func (s *Store) Manifest(ctx context.Context, imageID string) (ocispec.Descripto
 }
 
 // Sharers names the images beside imageID that have a layer, by its chain id.
-func (s *Store) Sharers(imageID, chain string) []string {
+func (s *Store) Sharers(imageID ids.ImageID, chain string) []string {
 	s.index.mu.RLock()
 	defer s.index.mu.RUnlock()
 	var out []string
@@ -157,7 +153,7 @@ func (img Image) label() string {
 	case len(img.RepoDigests) > 0:
 		return img.RepoDigests[0]
 	}
-	return img.ID
+	return string(img.ID)
 }
 
 // FsInfo tells the directory that the store is in, and what the store takes there: bytes and inodes of the unpacked

@@ -14,6 +14,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"monopod.dev/monopod/internal/image/imageref"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // pinnedLabel on a name asks that the image is not removed to free space. It is the label that other CRI runtimes
@@ -22,8 +23,7 @@ const pinnedLabel = "io.cri-containerd.pinned"
 
 // Image is one complete image of the store.
 type Image struct {
-	// ID is the digest of the image's configuration, "sha256:<hex>".
-	ID string
+	ID ids.ImageID
 	// RepoTags and RepoDigests are its names, sorted: "docker.io/library/busybox:latest" and
 	// "docker.io/library/busybox@sha256:<hex>". An image loaded from an archive without a name has neither.
 	RepoTags    []string
@@ -49,7 +49,7 @@ type index struct {
 	mu      sync.RWMutex
 	byName  map[string]*entry        // by full name, as in the metadata
 	targets map[string]digest.Digest // the manifest or index that a full name points to
-	byID    map[string]*entry        // by image id
+	byID    map[ids.ImageID]*entry   // by image id
 	known   map[digest.Digest]*entry // by the descriptor a name points to; what it holds never changes
 }
 
@@ -77,7 +77,7 @@ func (x *index) entry(ref imageref.Ref) *entry {
 	return x.byName[ref.Name.String()]
 }
 
-func (x *index) byImageID(id string) *entry { return x.entry(imageref.Ref{ID: id}) }
+func (x *index) byImageID(id ids.ImageID) *entry { return x.entry(imageref.Ref{ID: id}) }
 
 // whole returns the image that all these names point to by way of target already.
 func (x *index) whole(names []string, target digest.Digest) (Image, bool) {
@@ -103,7 +103,7 @@ func (x *index) all() []Image {
 }
 
 // names returns all names of the image with this id.
-func (x *index) names(id string) []string {
+func (x *index) names(id ids.ImageID) []string {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	var out []string
@@ -124,7 +124,7 @@ func (x *index) rebuild(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the image names: %w", err)
 	}
-	byName, byID, known := map[string]*entry{}, map[string]*entry{}, map[digest.Digest]*entry{}
+	byName, byID, known := map[string]*entry{}, map[ids.ImageID]*entry{}, map[digest.Digest]*entry{}
 	targets := map[string]digest.Digest{}
 	for _, rec := range records {
 		found := x.known[rec.Target.Digest]

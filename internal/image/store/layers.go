@@ -13,18 +13,19 @@ import (
 
 	"monopod.dev/monopod/internal/image/document"
 	"monopod.dev/monopod/internal/image/imageref"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // upperdirLabel is where the overlay snapshotter tells a snapshot's own directory.
 const upperdirLabel = "containerd.io/snapshot/overlay.upperdir"
 
 // Layers returns the directories of the image's unpacked layers, topmost first, as an overlay's lowerdir wants them.
-// imageID is an image id; the image needs a name or a pin. There is always at least one directory: an image without
+// The image needs a name or a pin. There is always at least one directory: an image without
 // layers has an empty one.
 //
 // The directories must not be written to. They stay until the image has neither name nor pin, so Pin comes first.
-func (s *Store) Layers(ctx context.Context, imageID string) ([]string, error) {
-	id, err := imageref.ParseID(imageID)
+func (s *Store) Layers(ctx context.Context, imageID ids.ImageID) ([]string, error) {
+	id, err := imageref.ParseID(string(imageID))
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +96,7 @@ func (s *Store) inspect(ctx context.Context, target ocispec.Descriptor) (*entry,
 	if err != nil {
 		return nil, err
 	}
-	e := &entry{image: Image{ID: manifest.Config.Digest.String(), Config: cfg.Config}}
+	e := &entry{image: Image{ID: ids.ImageID(manifest.Config.Digest), Config: cfg.Config}}
 	e.image.Size = uint64(target.Size + manifest.Config.Size)
 	if e.chains = document.Chains(cfg); len(e.chains) > 0 {
 		e.image.ChainID = e.chains[len(e.chains)-1]

@@ -41,19 +41,23 @@ const (
 
 // Lease is what a lease of the store stands for: a pin, a transfer (a pull or a load), or, when all is empty, nothing known.
 type Lease struct {
-	// PinnedImage is the id of the image that PinUser has pinned.
-	PinnedImage, PinUser string
+	// PinnedImage is the image that PinUser has pinned.
+	PinnedImage ids.ImageID
+	PinUser     ids.ContainerID
 	// Transfer is what is pulled or loaded; Boot the boot in which it began.
 	Transfer, Boot string
 }
 
 // LeaseOf reads the labels of a lease.
 func LeaseOf(labels map[string]string) Lease {
-	return Lease{PinnedImage: labels[pinImageLabel], PinUser: labels[pinUserLabel], Transfer: labels[transferLabel], Boot: labels[bootLabel]}
+	return Lease{PinnedImage: ids.ImageID(labels[pinImageLabel]), PinUser: ids.ContainerID(labels[pinUserLabel]),
+		Transfer: labels[transferLabel], Boot: labels[bootLabel]}
 }
 
 // PinID is the name of a pin's lease.
-func PinID(imageID string, user ids.ContainerID) string { return "pin/" + string(user) + "/" + imageID }
+func PinID(image ids.ImageID, user ids.ContainerID) string {
+	return "pin/" + string(user) + "/" + string(image)
+}
 
 // SnapshotPaths are the directory of a layer's files, and the recipe of its tar, in the store at root; id is the snapshotter's.
 func SnapshotPaths(root, id string) (dir, record string) {

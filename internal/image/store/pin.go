@@ -19,8 +19,8 @@ import (
 
 // Pin keeps the layers of the image for user until Unpin, whatever happens to the image's names.
 // The pin is on disk when Pin returns. It is idempotent. An image that is not there is NotFound.
-func (s *Store) Pin(ctx context.Context, imageID string, user ids.ContainerID) error {
-	id, err := imageref.ParseID(imageID)
+func (s *Store) Pin(ctx context.Context, imageID ids.ImageID, user ids.ContainerID) error {
+	id, err := imageref.ParseID(string(imageID))
 	if err != nil {
 		return err
 	}
@@ -38,11 +38,11 @@ func (s *Store) Pin(ctx context.Context, imageID string, user ids.ContainerID) e
 				return err
 			}
 			lease, err := s.leases.Create(ctx, leases.WithID(PinID(id, user)),
-				leases.WithLabel(pinImageLabel, id), leases.WithLabel(pinUserLabel, string(user)))
+				leases.WithLabel(pinImageLabel, string(id)), leases.WithLabel(pinUserLabel, string(user)))
 			if err != nil {
 				return err
 			}
-			return s.leases.AddResource(ctx, lease, leases.Resource{ID: id, Type: "content"})
+			return s.leases.AddResource(ctx, lease, leases.Resource{ID: string(id), Type: "content"})
 		})
 	})
 	if err != nil && !errdefs.IsAlreadyExists(err) {
@@ -70,8 +70,8 @@ func (s *Store) keepAhead(used int64) error {
 
 // Unpin gives up what Pin took. It is idempotent. The layers of an image that has no name and no pin any more are
 // removed soon after.
-func (s *Store) Unpin(ctx context.Context, imageID string, user ids.ContainerID) error {
-	id, err := imageref.ParseID(imageID)
+func (s *Store) Unpin(ctx context.Context, imageID ids.ImageID, user ids.ContainerID) error {
+	id, err := imageref.ParseID(string(imageID))
 	if err != nil {
 		return err
 	}
@@ -87,18 +87,17 @@ func (s *Store) Unpin(ctx context.Context, imageID string, user ids.ContainerID)
 	return nil
 }
 
-// Pins returns the image id of each user that holds a pin, so that a user who crashed between taking a pin and writing
+// Pins returns the images of each user that holds a pin, so that a user who crashed between taking a pin and writing
 // down why can give it back. A user with pins on several images appears with each of them.
-func (s *Store) Pins(ctx context.Context) (map[ids.ContainerID][]string, error) {
+func (s *Store) Pins(ctx context.Context) (map[ids.ContainerID][]ids.ImageID, error) {
 	all, err := s.leases.List(s.Scope(ctx))
 	if err != nil {
 		return nil, fmt.Errorf("reading the pins: %w", err)
 	}
-	pins := map[ids.ContainerID][]string{}
+	pins := map[ids.ContainerID][]ids.ImageID{}
 	for _, l := range all {
-		if id := l.Labels[pinImageLabel]; id != "" {
-			user := ids.ContainerID(l.Labels[pinUserLabel])
-			pins[user] = append(pins[user], id)
+		if of := LeaseOf(l.Labels); of.PinnedImage != "" {
+			pins[of.PinUser] = append(pins[of.PinUser], of.PinnedImage)
 		}
 	}
 	return pins, nil

@@ -12,6 +12,7 @@ import (
 
 	"monopod.dev/monopod/internal/image/document"
 	"monopod.dev/monopod/internal/image/imageref"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // publish names an image without layers.
@@ -44,7 +45,7 @@ func publish(t *testing.T, s *Store, name string) Image {
 		t.Fatal(err)
 	}
 	img, err := s.Get(t.Context(), name)
-	if err != nil || img.ID != config.Digest.String() {
+	if err != nil || img.ID != ids.ImageID(config.Digest) {
 		t.Fatal(img, err)
 	}
 	return img

@@ -13,6 +13,7 @@ import (
 
 	"monopod.dev/monopod/internal/image/faults"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Transfer is a pull, a load or a save under way: it holds what was stored with its context.
@@ -51,9 +52,9 @@ func (t *Transfer) End(ctx context.Context, keep bool) {
 	g.kick()
 }
 
-// Hold makes the transfer hold an image, by its id.
-func (t *Transfer) Hold(ctx context.Context, imageID string) error {
-	return t.store.leases.AddResource(ctx, t.lease, leases.Resource{ID: imageID, Type: "content"})
+// Hold makes the transfer hold an image.
+func (t *Transfer) Hold(ctx context.Context, imageID ids.ImageID) error {
+	return t.store.leases.AddResource(ctx, t.lease, leases.Resource{ID: string(imageID), Type: "content"})
 }
 
 // GiveBackLater is told of a snapshot that could not be removed: the next collection tries it again.

@@ -13,3 +13,8 @@ type ContainerID string
 
 // ExecID is the id of a further process in a container, as the runtime gives it. It is unique in its container.
 type ExecID string
+
+// ImageID is the id of an image: the digest of its configuration, "sha256:" and 64 hex digits (CRI: Image.id, image_id). It is neither the digest of its
+// manifest, which a registry knows it by, nor a name. Where CRI takes a reference (ImageSpec.image) or tells one (image_ref), an id may stand for one: those
+// are strings.
+type ImageID string

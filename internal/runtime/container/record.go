@@ -39,9 +39,9 @@ type Record struct {
 	// Exit is how the container ended; nil before.
 	Exit     *protocol.Exit `json:"exit,omitempty"`
 	Removing bool           `json:"removing,omitempty"`
-	// ImageID is the image's id, ImageRef the reference by which clients know it.
-	ImageID  string `json:"imageID,omitempty"`
-	ImageRef string `json:"imageRef,omitempty"`
+	// ImageRef is the reference by which clients know the image.
+	ImageID  ids.ImageID `json:"imageID,omitempty"`
+	ImageRef string      `json:"imageRef,omitempty"`
 	// ImageVolumes are the images that mounts show.
 	ImageVolumes []ImageVolume `json:"imageVolumes,omitempty"`
 
@@ -125,21 +125,21 @@ func (r *Record) Config() *cri.ContainerConfig { return r.Stored.Message }
 type ImageVolume struct {
 	// Mount is the index among the configuration's mounts.
 	Mount int `json:"mount"`
-	// ImageID is the image's id, which is also what PullImage has returned and what clients compare with.
-	ImageID string `json:"imageID"`
+	// ImageID is also what PullImage has returned and what clients compare with.
+	ImageID ids.ImageID `json:"imageID"`
 }
 
-// Images are the ids of all images that the container holds, each once.
-func (r *Record) Images() []string {
-	var ids []string
+// Images are all images that the container holds, each once.
+func (r *Record) Images() []ids.ImageID {
+	var all []ids.ImageID
 	if r.ImageID != "" {
-		ids = append(ids, r.ImageID)
+		all = append(all, r.ImageID)
 	}
 	for _, v := range r.ImageVolumes {
-		ids = append(ids, v.ImageID)
+		all = append(all, v.ImageID)
 	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // Mounts are the mounts as clients asked for them; those of images tell which image it is.
@@ -155,7 +155,7 @@ func (r *Record) Mounts() []*cri.Mount {
 		}
 		asked := mounts[v.Mount]
 		image := &cri.ImageSpec{Image: asked.GetImage().GetImage(), Annotations: asked.GetImage().GetAnnotations(),
-			UserSpecifiedImage: asked.GetImage().GetUserSpecifiedImage(), RuntimeHandler: asked.GetImage().GetRuntimeHandler(), ImageRef: v.ImageID}
+			UserSpecifiedImage: asked.GetImage().GetUserSpecifiedImage(), RuntimeHandler: asked.GetImage().GetRuntimeHandler(), ImageRef: string(v.ImageID)}
 		mounts[v.Mount] = &cri.Mount{ContainerPath: asked.GetContainerPath(), HostPath: asked.GetHostPath(), Readonly: asked.GetReadonly(),
 			SelinuxRelabel: asked.GetSelinuxRelabel(), Propagation: asked.GetPropagation(), UidMappings: asked.GetUidMappings(), GidMappings: asked.GetGidMappings(),
 			RecursiveReadOnly: asked.GetRecursiveReadOnly(), Image: image, ImageSubPath: asked.GetImageSubPath(), MountOptions: asked.GetMountOptions()}

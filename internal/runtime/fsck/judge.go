@@ -48,28 +48,17 @@ func (f *facts) container(id string, rec container.Record) (out []fsck.Finding) 
 	if !f.images.Known {
 		return out
 	}
-	for _, img := range imagesOf(rec) {
-		if slices.Contains(f.images.Pins[id], img) {
+	for _, img := range rec.Images() {
+		if slices.Contains(f.images.Pins[ids.ContainerID(id)], img) {
 			continue // that the image is whole is the image store's to tell
 		}
 		if why := f.images.ImageFault(img); why != "" {
 			bad(fmt.Sprintf("its image %s is not there: %s", img, why), remove, fsck.Fix{})
 			continue
 		}
-		bad(fmt.Sprintf("it does not hold its image %s, which may be removed", img), "the image is held for it", fsck.Fix{Action: fsck.Pin, Table: id, Target: img})
+		bad(fmt.Sprintf("it does not hold its image %s, which may be removed", img), "the image is held for it", fsck.Fix{Action: fsck.Pin, Table: id, Target: string(img)})
 	}
 	return out
-}
-
-func imagesOf(rec container.Record) (ids []string) {
-	if rec.ImageID != "" {
-		ids = append(ids, rec.ImageID)
-	}
-	for _, v := range rec.ImageVolumes {
-		ids = append(ids, v.ImageID)
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
 }
 
 func (f *facts) sandbox(id string, rec sandbox.Record) []fsck.Finding {
@@ -119,12 +108,12 @@ func (f *facts) folders() (out []fsck.Finding) {
 // pins names those of containers that are gone.
 func (f *facts) pins() (out []fsck.Finding) {
 	for user, images := range f.images.Pins {
-		if _, ok := f.containers[user]; ok || f.unreadContainers.Has(user) {
+		if _, ok := f.containers[string(user)]; ok || f.unreadContainers.Has(string(user)) {
 			continue
 		}
 		for _, img := range images {
-			out = append(out, fsck.Left("pin", user, fmt.Sprintf("no record knows the container, which holds the image %s", img),
-				"the image is let go (the next start of the node does so, too)", fsck.Fix{Action: fsck.DropLease, Target: store.PinID(img, ids.ContainerID(user))}))
+			out = append(out, fsck.Left("pin", string(user), fmt.Sprintf("no record knows the container, which holds the image %s", img),
+				"the image is let go (the next start of the node does so, too)", fsck.Fix{Action: fsck.DropLease, Target: store.PinID(img, user)}))
 		}
 	}
 	return out

@@ -28,7 +28,7 @@ func whole(t *testing.T) *facts {
 	if err != nil {
 		t.Fatal(err)
 	}
-	empty.Pins = map[string][]string{"c": {img}}
+	empty.Pins = map[ids.ContainerID][]ids.ImageID{"c": {img}}
 	at := time.Now()
 	return &facts{boot: "now", images: empty, hasRunDir: true,
 		containers: map[string]container.Record{"c": {ID: "c", SandboxID: "s", BootID: "now", CreatedAt: at, ImageID: img}},
@@ -80,10 +80,10 @@ func TestJudge(t *testing.T) {
 		},
 			[]string{"leftover directory /data/x: no record knows the container, and something", "leftover directory /run/x: no record knows the container, and something"}},
 		"record cannot be read": {func(f *facts) {
-			f.layers["x"], f.images.Pins["x"] = folder{path: "/data/x"}, []string{img}
+			f.layers["x"], f.images.Pins["x"] = folder{path: "/data/x"}, []ids.ImageID{img}
 			f.unreadContainers = records.UnreadOf(&state.UndecodableError{Key: "x", Err: errors.New("x")})
 		}, nil},
-		"pin of a container that is gone": {func(f *facts) { f.images.Pins["x"] = []string{img} }, []string{"+leftover pin x: no record knows the container"}},
+		"pin of a container that is gone": {func(f *facts) { f.images.Pins["x"] = []ids.ImageID{img} }, []string{"+leftover pin x: no record knows the container"}},
 		"address of a sandbox that is gone": {func(f *facts) {
 			f.addresses["x"] = lease.Held{Interface: "veth2"}
 			f.addresses["y"], f.links["veth3"] = lease.Held{Interface: "veth3"}, true

@@ -39,7 +39,7 @@ type Executor interface {
 // Images is what the end of containers needs of the image store.
 type Images interface {
 	// Unpin lets go of an image that a user has pinned. One that it has not is errdefs.ErrNotFound.
-	Unpin(ctx context.Context, imageID string, user ids.ContainerID) error
+	Unpin(ctx context.Context, imageID ids.ImageID, user ids.ContainerID) error
 }
 
 // Config is what an Ender works with.

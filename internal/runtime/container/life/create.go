@@ -247,5 +247,5 @@ func imageRef(img store.Image) string {
 	if len(img.RepoDigests) > 0 {
 		return img.RepoDigests[0]
 	}
-	return img.ID
+	return string(img.ID)
 }

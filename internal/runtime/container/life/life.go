@@ -48,13 +48,13 @@ type Images interface {
 	// Get finds an image by a name or its id, else errdefs.ErrNotFound.
 	Get(ctx context.Context, ref string) (store.Image, error)
 	// Layers are the directories of an image's layers, the topmost first.
-	Layers(ctx context.Context, imageID string) ([]string, error)
+	Layers(ctx context.Context, imageID ids.ImageID) ([]string, error)
 	// Pin keeps an image for a user, who is a container, until it is unpinned. It is idempotent; one that has gone is errdefs.ErrNotFound.
-	Pin(ctx context.Context, imageID string, user ids.ContainerID) error
+	Pin(ctx context.Context, imageID ids.ImageID, user ids.ContainerID) error
 	// Unpin lets go of it.
-	Unpin(ctx context.Context, imageID string, user ids.ContainerID) error
+	Unpin(ctx context.Context, imageID ids.ImageID, user ids.ContainerID) error
 	// Pins maps each user to the images that it has pinned.
-	Pins(ctx context.Context) (map[ids.ContainerID][]string, error)
+	Pins(ctx context.Context) (map[ids.ContainerID][]ids.ImageID, error)
 }
 
 // LogRotation limits the logs of containers that are created from now on. The zero value does not: then somebody else

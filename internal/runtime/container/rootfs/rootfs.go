@@ -22,7 +22,7 @@ import (
 // Images is what root file systems need of the image store.
 type Images interface {
 	// Layers are the directories of an image's layers, the topmost first.
-	Layers(ctx context.Context, imageID string) ([]string, error)
+	Layers(ctx context.Context, imageID ids.ImageID) ([]string, error)
 }
 
 // Config is what a Mounter works with.
@@ -72,7 +72,7 @@ func (m *Mounter) Close() error { return mount.Unmount(m.cfg.Folders.Bundles) }
 
 // Layers finds the layers of an image. An overlay has one label for all that is seen in it; but where a program is mapped into memory, the kernel
 // asks for the label of the file in its layer as well. So layers have one, too.
-func (m *Mounter) Layers(ctx context.Context, imageID string) ([]string, error) {
+func (m *Mounter) Layers(ctx context.Context, imageID ids.ImageID) ([]string, error) {
 	layers, err := m.cfg.Images.Layers(ctx, imageID)
 	if err != nil || m.cfg.Host.SELinux == nil {
 		return layers, err

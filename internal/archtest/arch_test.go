@@ -58,7 +58,7 @@ var layers = []layer{
 	{"internal/agent/admit", []string{"internal/pods"}, "whether the node takes a pod is a pure function, and a ledger of what it has taken"},
 	{"internal/agent/podcgroup", []string{"internal/pods", "internal/agent/podspec", "internal/agent/admit", "internal/host/cgroup", "internal/host/systemd"},
 		"the cgroups of pods are made in one place, whatever the runtime is"},
-	{"internal/agent/imagegc", nil, "which images go is a pure function"},
+	{"internal/agent/imagegc", []string{"internal/kit/ids"}, "which images go is a pure function"},
 	{"internal/agent/probes/judge", nil, "when a probe is due, and what its answers mean, is a pure function"},
 	{"internal/agent/userns", nil, "which IDs of the host a pod gets is a pure function"},
 	{"internal/agent/relist", nil, "when a runtime is listed, and whether its events are believed, is a pure function"},

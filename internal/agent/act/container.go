@@ -17,6 +17,7 @@ import (
 	"monopod.dev/monopod/internal/agent/userns"
 	"monopod.dev/monopod/internal/agent/volumes"
 	"monopod.dev/monopod/internal/devices"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Configs makes what the runtime is told of containers and their sandboxes.
@@ -61,7 +62,7 @@ func (f *Configs) sandbox(ctx context.Context, pod *v1.Pod, attempt uint32) (in 
 
 // container resolves all that the container's configuration refers to. shown are the images of its volumes.
 func (f *Configs) container(
-	ctx context.Context, pod *v1.Pod, c *v1.Container, a plan.Action, image *criv1.Image, shown map[string]*criv1.Image, ids *userns.Range,
+	ctx context.Context, pod *v1.Pod, c *v1.Container, a plan.Action, image *criv1.Image, shown map[string]*criv1.Image, mapped *userns.Range,
 ) (*criv1.ContainerConfig, error) {
 	if podspec.NonRoot(pod, c) {
 		if err := mustNotBeRoot(podspec.RunAsUser(pod, c), image); err != nil {
@@ -96,8 +97,8 @@ func (f *Configs) container(
 		return nil, because(plan.ReasonCreateError, err)
 	}
 	cfg := podspec.Container(podspec.ContainerInput{
-		Pod: pod, Container: c, Attempt: a.Attempt, Step: a.Step, ImageRef: image.Id, Image: image, Env: vars, Mounts: mounts, Images: shown,
-		Node: f.Node.Limits(), Target: a.Target, IDs: ids,
+		Pod: pod, Container: c, Attempt: a.Attempt, Step: a.Step, ImageID: ids.ImageID(image.Id), Image: image, Env: vars, Mounts: mounts, Images: shown,
+		Node: f.Node.Limits(), Target: a.Target, IDs: mapped,
 	})
 	overridden, err := podspec.AddDevices(cfg, c, grant.Answer, grant.Record)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/imagekeep"
 	"monopod.dev/monopod/internal/agent/plan"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/kit/podstarts"
 	"monopod.dev/monopod/internal/pods"
 )
@@ -110,7 +111,7 @@ func (w *imageWork) ensure(ctx context.Context, ref string, policy v1.PullPolicy
 	w.holds = append(w.holds, hold)
 	for {
 		image, err := w.present(ctx, ref, policy)
-		if err != nil || hold.Is(ctx, image.Id) {
+		if err != nil || hold.Is(ctx, ids.ImageID(image.Id)) {
 			return image, err
 		}
 	}

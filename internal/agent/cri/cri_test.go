@@ -67,7 +67,7 @@ func upAgain(t *testing.T, c *Client, attempt uint32) (sandbox ids.SandboxID, co
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := podspec.ContainerInput{Pod: pod, Container: &pod.Spec.Containers[0], Attempt: 3, Step: 2, ImageRef: "img"}
+	in := podspec.ContainerInput{Pod: pod, Container: &pod.Spec.Containers[0], Attempt: 3, Step: 2, ImageID: "img"}
 	ctr, err := c.CreateContainer(t.Context(), &cri.CreateContainerRequest{PodSandboxId: s.PodSandboxId, SandboxConfig: cfg, Config: podspec.Container(in)})
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func upAgain(t *testing.T, c *Client, attempt uint32) (sandbox ids.SandboxID, co
 func another(t *testing.T, c *Client, sandbox ids.SandboxID, attempt uint32) {
 	t.Helper()
 	pod := newPod()
-	in := podspec.ContainerInput{Pod: pod, Container: &pod.Spec.Containers[0], Attempt: attempt, Step: 2, ImageRef: "img"}
+	in := podspec.ContainerInput{Pod: pod, Container: &pod.Spec.Containers[0], Attempt: attempt, Step: 2, ImageID: "img"}
 	cfg := podspec.Sandbox(podspec.SandboxInput{Pod: pod, LogDir: "/logs"})
 	if _, err := c.CreateContainer(t.Context(), &cri.CreateContainerRequest{PodSandboxId: string(sandbox), SandboxConfig: cfg, Config: podspec.Container(in)}); err != nil {
 		t.Fatal(err)

@@ -125,12 +125,12 @@ func (v *View) container(ctx context.Context, c *cri.Container) (plan.Container,
 	out.State = state(st.GetState())
 	out.StartedAt, out.FinishedAt = nanos(st.GetStartedAt()), nanos(st.GetFinishedAt())
 	out.ExitCode, out.Reason, out.Message = st.GetExitCode(), st.GetReason(), st.GetMessage()
-	out.Image, out.ImageID = st.GetImage().GetUserSpecifiedImage(), st.GetImageRef()
+	out.Image, out.ImageRef = st.GetImage().GetUserSpecifiedImage(), st.GetImageRef()
 	if out.Image == "" {
 		out.Image = st.GetImage().GetImage()
 	}
-	if out.ImageID == "" {
-		out.ImageID = st.GetImageId()
+	if out.ImageRef == "" {
+		out.ImageRef = st.GetImageId()
 	}
 	out.User, out.StopSignal = user(st.GetUser().GetLinux()), stopSignal(st.GetStopSignal())
 	for _, m := range st.GetMounts() {

@@ -9,6 +9,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Policy says when images are removed.
@@ -24,7 +26,7 @@ type Policy struct {
 
 // Image is what is known of one image.
 type Image struct {
-	ID string
+	ID ids.ImageID
 	// Size is what the runtime says that it takes, in bytes. Images that share layers count them each.
 	Size uint64
 	// Pinned is the runtime's advice to keep it.

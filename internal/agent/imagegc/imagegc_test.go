@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -11,7 +13,7 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func ago(d time.Duration) time.Time { return now.Add(-d) }
 
 // img is an image that was seen and used so long ago; used 0: never.
-func img(id string, size uint64, seen, used time.Duration, change ...func(*Image)) Image {
+func img(id ids.ImageID, size uint64, seen, used time.Duration, change ...func(*Image)) Image {
 	i := Image{ID: id, Size: size, FirstSeen: ago(seen)}
 	if used > 0 {
 		i.LastUsed = ago(used)
@@ -26,11 +28,11 @@ func pinned(i *Image) { i.Pinned = true }
 func inUse(i *Image)  { i.Used = true }
 
 func said(images []Image) string {
-	var ids []string
+	var all []string
 	for _, i := range images {
-		ids = append(ids, i.ID)
+		all = append(all, string(i.ID))
 	}
-	return strings.Join(ids, " ")
+	return strings.Join(all, " ")
 }
 
 func TestNeed(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/imagegc"
 	"monopod.dev/monopod/internal/kit/atomicfile"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // list lists the images, notes those that were not seen before, and forgets those that are gone.
@@ -75,7 +76,7 @@ func latest(a, b time.Time) time.Time {
 // facts are what a decision depends on.
 type facts struct {
 	images []imagegc.Image
-	byID   map[string]*criv1.Image
+	byID   map[ids.ImageID]*criv1.Image
 }
 
 // facts gathers them; at is when it was asked which containers there are.
@@ -85,7 +86,7 @@ func (k *Keeper) facts(ctx context.Context, listed []*criv1.Image) (f facts, at 
 	if err != nil {
 		return facts{}, at, err
 	}
-	f.byID = map[string]*criv1.Image{}
+	f.byID = map[ids.ImageID]*criv1.Image{}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, img := range listed {
@@ -93,7 +94,7 @@ func (k *Keeper) facts(ctx context.Context, listed []*criv1.Image) (f facts, at 
 		if t == nil {
 			continue // not possible: list has made it
 		}
-		fact := imagegc.Image{ID: img.Id, Size: img.Size, Pinned: img.Pinned, FirstSeen: t.FirstSeen}
+		fact := imagegc.Image{ID: ids.ImageID(img.Id), Size: img.Size, Pinned: img.Pinned, FirstSeen: t.FirstSeen}
 		for _, name := range names(img) {
 			fact.Used = fact.Used || used[name] || k.held[name] > 0
 		}
@@ -102,7 +103,7 @@ func (k *Keeper) facts(ctx context.Context, listed []*criv1.Image) (f facts, at 
 		}
 		fact.LastUsed = t.LastUsed
 		f.images = append(f.images, fact)
-		f.byID[img.Id] = img
+		f.byID[fact.ID] = img
 	}
 	return f, at, nil
 }

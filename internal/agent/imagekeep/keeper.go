@@ -23,6 +23,7 @@ import (
 
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/imagegc"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Config configures a Keeper.
@@ -113,15 +114,15 @@ func (h *Hold) take(key string) <-chan struct{} {
 
 // Is tells which image the name leads to, and that it is used now. False: the image was being removed, under another name, and
 // has to be looked up again; or ctx has ended.
-func (h *Hold) Is(ctx context.Context, id string) bool {
-	if wait := h.take(id); wait != nil {
+func (h *Hold) Is(ctx context.Context, id ids.ImageID) bool {
+	if wait := h.take(string(id)); wait != nil {
 		select {
 		case <-wait:
 		case <-ctx.Done():
 		}
 		return false
 	}
-	h.k.Used(id)
+	h.k.Used(string(id))
 	return true
 }
 
@@ -137,18 +138,18 @@ func (h *Hold) Release() {
 	h.keys = nil
 }
 
-// Used notes that an image is, or until now was, in use. id may be a name of it that the runtime knows.
-func (k *Keeper) Used(id string) {
-	if id == "" {
+// Used notes that an image is, or until now was, in use. ref is its id, or a name of it that the runtime knows.
+func (k *Keeper) Used(ref string) {
+	if ref == "" {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := time.Now()
-	t := k.times[id]
+	t := k.times[ref]
 	if t == nil {
 		t = &times{FirstSeen: now}
-		k.times[id] = t
+		k.times[ref] = t
 	}
 	t.LastUsed = now
 	k.changed = true

@@ -12,6 +12,7 @@ import (
 
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/imagegc"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // look looks at the file system of the images, and removes what has to go.
@@ -78,7 +79,7 @@ func (k *Keeper) collect(ctx context.Context, path string, images []*criv1.Image
 	if err != nil {
 		return err
 	}
-	gone := map[string]bool{}
+	gone := map[ids.ImageID]bool{}
 	remove := func(chosen []imagegc.Image, why string) (errs []error) {
 		for _, img := range chosen {
 			gone[img.ID] = true
@@ -129,7 +130,7 @@ func (k *Keeper) remove(ctx context.Context, img imagegc.Image, listed *criv1.Im
 	defer end()
 	ctx, cancel := context.WithTimeout(ctx, cri.ChangeTimeout)
 	defer cancel()
-	if _, err := k.cfg.Runtime.Images.RemoveImage(ctx, &criv1.RemoveImageRequest{Image: &criv1.ImageSpec{Image: img.ID}}); err != nil {
+	if _, err := k.cfg.Runtime.Images.RemoveImage(ctx, &criv1.RemoveImageRequest{Image: &criv1.ImageSpec{Image: string(img.ID)}}); err != nil {
 		return fmt.Errorf("remove image %s %v: %w", img.ID, listed.RepoTags, err)
 	}
 	k.cfg.Log.Info("image removed", "id", img.ID, "tags", listed.RepoTags, "bytes", img.Size, "lastUsed", img.LastUsed, "why", why)

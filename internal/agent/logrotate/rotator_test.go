@@ -53,7 +53,7 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := podspec.ContainerInput{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "img"}
+	in := podspec.ContainerInput{Pod: pod, Container: &pod.Spec.Containers[0], ImageID: "img"}
 	c, err := b.client.CreateContainer(t.Context(), &criv1.CreateContainerRequest{PodSandboxId: s.PodSandboxId, SandboxConfig: cfg, Config: podspec.Container(in)})
 	if err != nil {
 		t.Fatal(err)

@@ -56,8 +56,8 @@ type Container struct {
 	ExitCode                         int32
 	// Reason and Message are the runtime's, Message replaced by the termination message where there is one.
 	Reason, Message string
-	// Image is the reference that the container was made from, ImageID the image that it resolved to.
-	Image, ImageID string
+	// Image is the reference that the container was made from, ImageRef the image that it resolved to: a digest of a repository, or an id (CRI: image_ref).
+	Image, ImageRef string
 	// User is who its first process is, as the runtime says; nil: it does not.
 	User *v1.ContainerUser
 	// StopSignal is the signal that it is stopped with; empty: the runtime does not say.
@@ -131,7 +131,7 @@ func fromPrior(prior *v1.ContainerStatus) *Container {
 		return nil
 	}
 	c := &Container{
-		Name: prior.Name, Attempt: prior.RestartCount, State: Exited, Image: prior.Image, ImageID: prior.ImageID, lost: true,
+		Name: prior.Name, Attempt: prior.RestartCount, State: Exited, Image: prior.Image, ImageRef: prior.ImageID, lost: true,
 	}
 	t := prior.State.Terminated
 	if t == nil && prior.State.Running == nil {

@@ -208,8 +208,8 @@ func containerStatus(in *Input, a *assessment, f *fate) v1.ContainerStatus {
 		if l.Image != "" {
 			cs.Image = l.Image
 		}
-		if l.ImageID != "" {
-			cs.ImageID = l.ImageID
+		if l.ImageRef != "" {
+			cs.ImageID = l.ImageRef
 		}
 		if l.User != nil {
 			cs.User = l.User

@@ -19,7 +19,7 @@ func hashed(h string) func(*Container) { return func(c *Container) { c.Hash = h 
 
 func TestStatusFields(t *testing.T) {
 	foreign := v1.PodCondition{Type: "example.com/open", Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(time.Hour))}
-	in := given(sandbox("s", 0, true), has("a", 4, "s", Running, func(c *Container) { c.ImageID = "sha256:1" }), prior(v1.PodStatus{
+	in := given(sandbox("s", 0, true), has("a", 4, "s", Running, func(c *Container) { c.ImageRef = "sha256:1" }), prior(v1.PodStatus{
 		Conditions: []v1.PodCondition{foreign}, QOSClass: v1.PodQOSBurstable, StartTime: metaTime(ago(time.Hour)),
 	}))
 	st := Status(in)

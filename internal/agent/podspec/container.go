@@ -18,8 +18,8 @@ type ContainerInput struct {
 	// Attempt is the container's restart count, Step its back-off step.
 	Attempt uint32
 	Step    int
-	// ImageRef is the image as the runtime knows it: the answer to its pull or status.
-	ImageRef string
+	// ImageID is what the container is made from, whatever its name comes to mean meanwhile.
+	ImageID ids.ImageID
 	// Image is what the runtime says of it; nil says nothing. Its user stands beside a group that the pod sets without one.
 	Image *cri.Image
 	// Env is the resolved environment, in order.
@@ -50,7 +50,7 @@ func Container(in ContainerInput) *cri.ContainerConfig {
 	expand := expander(in.Env)
 	cfg := &cri.ContainerConfig{
 		Metadata:    &cri.ContainerMetadata{Name: c.Name, Attempt: in.Attempt},
-		Image:       &cri.ImageSpec{Image: in.ImageRef, UserSpecifiedImage: c.Image},
+		Image:       &cri.ImageSpec{Image: string(in.ImageID), UserSpecifiedImage: c.Image},
 		Command:     expandAll(c.Command, expand),
 		Args:        expandAll(c.Args, expand),
 		WorkingDir:  c.WorkingDir,

@@ -159,7 +159,7 @@ func TestContainer(t *testing.T) {
 	c := &pod.Spec.Containers[0]
 	c.Image, c.Command, c.Args = "img", []string{"$(A)", "$$(A)"}, []string{"$(B)"}
 	cfg := Container(ContainerInput{
-		Pod: pod, Container: c, Attempt: 3, Step: 2, ImageRef: "sha256:1", Env: []EnvVar{{"A", "a"}},
+		Pod: pod, Container: c, Attempt: 3, Step: 2, ImageID: "sha256:1", Env: []EnvVar{{"A", "a"}},
 		Images: map[string]*cri.Image{"pulled": {Id: "sha256:2", RepoDigests: []string{"r.test/app@sha256:3"}}, "loaded": {Id: "sha256:4"}},
 	})
 	facts := FactsOf(cfg.Labels, cfg.Annotations)

@@ -338,7 +338,7 @@ func (w *Worker) wished() wish {
 func (w *Worker) noteImages(o *plan.Observed) {
 	now := map[ids.ContainerID]string{}
 	for i := range o.Containers {
-		now[o.Containers[i].ID] = o.Containers[i].ImageID
+		now[o.Containers[i].ID] = o.Containers[i].ImageRef
 	}
 	for id, image := range w.images {
 		if _, here := now[id]; !here {

@@ -38,14 +38,14 @@ type holder interface {
 
 // podFiles are the directories of pods.
 type podFiles interface {
-	UIDs() ([]string, error)
-	Remove(ctx context.Context, uid string) error
+	UIDs() ([]types.UID, error)
+	Remove(ctx context.Context, uid types.UID) error
 }
 
 // podCgroups are those of pods.
 type podCgroups interface {
-	UIDs() ([]string, error)
-	Remove(uid string) error
+	UIDs() ([]types.UID, error)
+	Remove(uid types.UID) error
 }
 
 // knownPods are those that have come to the node meanwhile, too: they begin while this looks around.
@@ -88,7 +88,7 @@ func (r *remains) sort(ctx context.Context, known knownPods) error {
 			return fmt.Errorf("compare the devices' ledger with what runs: %w", err)
 		}
 	}
-	gone := func(uid string) bool { return !live[uid] && !known.Has(types.UID(uid)) }
+	gone := func(uid types.UID) bool { return !live[string(uid)] && !known.Has(uid) }
 	for _, uid := range dirs {
 		if !gone(uid) {
 			continue
@@ -113,7 +113,7 @@ func (r *remains) sort(ctx context.Context, known knownPods) error {
 }
 
 // removeCgroups removes those of pods that are gone. One that cannot be removed takes no more than its place.
-func (r *remains) removeCgroups(uids []string, gone func(uid string) bool) {
+func (r *remains) removeCgroups(uids []types.UID, gone func(uid types.UID) bool) {
 	var errs []error
 	for _, uid := range uids {
 		if gone(uid) {
@@ -126,14 +126,14 @@ func (r *remains) removeCgroups(uids []string, gone func(uid string) bool) {
 }
 
 // removeLogs removes the logs of a pod whose name is not known any more.
-func (r *remains) removeLogs(ctx context.Context, uid string) error {
+func (r *remains) removeLogs(ctx context.Context, uid types.UID) error {
 	entries, err := os.ReadDir(r.logsDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	var errs []error
 	for _, e := range entries {
-		if podspec.IsLogDir(e.Name(), types.UID(uid)) {
+		if podspec.IsLogDir(e.Name(), uid) {
 			errs = append(errs, tree.Remove(ctx, filepath.Join(r.logsDir, e.Name())))
 		}
 	}

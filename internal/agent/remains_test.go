@@ -47,12 +47,12 @@ func (r aRoster) Pods() (all []*v1.Pod) {
 	return all
 }
 
-type someCgroups struct{ uids []string }
+type someCgroups struct{ uids []types.UID }
 
-func (c *someCgroups) UIDs() ([]string, error) { return slices.Clone(c.uids), nil }
+func (c *someCgroups) UIDs() ([]types.UID, error) { return slices.Clone(c.uids), nil }
 
-func (c *someCgroups) Remove(uid string) error {
-	c.uids = slices.DeleteFunc(c.uids, func(has string) bool { return has == uid })
+func (c *someCgroups) Remove(uid types.UID) error {
+	c.uids = slices.DeleteFunc(c.uids, func(has types.UID) bool { return has == uid })
 	return nil
 }
 
@@ -61,7 +61,7 @@ func (c *someCgroups) Remove(uid string) error {
 func TestRemains(t *testing.T) {
 	files := volumes.New(volumes.Config{Dir: filepath.Join(t.TempDir(), "pods"), Log: slog.New(slog.DiscardHandler)})
 	cgroups := &someCgroups{}
-	begin := func(uids ...string) {
+	begin := func(uids ...types.UID) {
 		cgroups.uids = append(cgroups.uids, uids...)
 		for _, uid := range uids {
 			if err := files.MakePodDir(uid); err != nil {
@@ -82,7 +82,7 @@ func TestRemains(t *testing.T) {
 	if err := left.sort(t.Context(), aRoster{node}); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"bound", "going", "held", "new"}
+	want := []types.UID{"bound", "going", "held", "new"}
 	dirs, err := files.UIDs()
 	if err != nil {
 		t.Fatal(err)

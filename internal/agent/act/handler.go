@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"monopod.dev/monopod/internal/agent/userns"
@@ -18,7 +19,7 @@ type RuntimeHandlers struct {
 	Kube    kubernetes.Interface
 	Runtime HandlerRuntime
 	// IDs are the IDs of the host that the pod's user namespace maps its own to; they stay the same as long as the pod is.
-	IDs func(ctx context.Context, uid string) (userns.Range, error)
+	IDs func(ctx context.Context, uid types.UID) (userns.Range, error)
 }
 
 // HandlerRuntime says what the runtime can with a handler; empty: with the default one.
@@ -55,7 +56,7 @@ func (h *RuntimeHandlers) ids(ctx context.Context, pod *v1.Pod) (*userns.Range, 
 	if pods.HostUsers(&pod.Spec) {
 		return nil, nil // no range is an answer
 	}
-	ids, err := h.IDs(ctx, string(pod.UID))
+	ids, err := h.IDs(ctx, pod.UID)
 	if err != nil {
 		return nil, fmt.Errorf("IDs for the user namespace of the pod: %w", err)
 	}

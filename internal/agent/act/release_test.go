@@ -35,16 +35,16 @@ func (h *host) do(what string) error {
 	return nil
 }
 
-func (h *host) MakePodDir(string) error                   { return h.do("make the directory") }
-func (h *host) Release(context.Context, string) error     { return h.do("release volumes") }
-func (h *host) Ensure(*v1.Pod) error                      { return h.do("make the cgroup") }
-func (h *host) UpdateQoS() error                          { return h.do("share") }
-func (h *host) Link(loglinks.Container, string) error     { return h.do("link") }
-func (h *host) RemovePod(string, string, string) error    { return h.do("remove links") }
-func (h *host) devices(context.Context, string) error     { return h.do("devices") }
-func (h *host) removeFiles(context.Context, string) error { return h.do("remove files") }
-func (h *host) removeCgroup(string) error                 { return h.do("remove the cgroup") }
-func (h *host) removeLink(loglinks.Container) error       { return h.do("remove a link") }
+func (h *host) MakePodDir(types.UID) error                   { return h.do("make the directory") }
+func (h *host) Release(context.Context, types.UID) error     { return h.do("release volumes") }
+func (h *host) Ensure(*v1.Pod) error                         { return h.do("make the cgroup") }
+func (h *host) UpdateQoS() error                             { return h.do("share") }
+func (h *host) Link(loglinks.Container, string) error        { return h.do("link") }
+func (h *host) RemovePod(string, string, string) error       { return h.do("remove links") }
+func (h *host) devices(context.Context, string) error        { return h.do("devices") }
+func (h *host) removeFiles(context.Context, types.UID) error { return h.do("remove files") }
+func (h *host) removeCgroup(types.UID) error                 { return h.do("remove the cgroup") }
+func (h *host) removeLink(loglinks.Container) error          { return h.do("remove a link") }
 
 // Of each there is one with a method Remove.
 type (
@@ -53,9 +53,9 @@ type (
 	hostLinks   struct{ *host }
 )
 
-func (h hostFiles) Remove(ctx context.Context, uid string) error { return h.removeFiles(ctx, uid) }
-func (h hostCgroups) Remove(uid string) error                    { return h.removeCgroup(uid) }
-func (h hostLinks) Remove(c loglinks.Container) error            { return h.removeLink(c) }
+func (h hostFiles) Remove(ctx context.Context, uid types.UID) error { return h.removeFiles(ctx, uid) }
+func (h hostCgroups) Remove(uid types.UID) error                    { return h.removeCgroup(uid) }
+func (h hostLinks) Remove(c loglinks.Container) error               { return h.removeLink(c) }
 
 // there are the pods that have a directory of logs.
 func there(logs string) []string {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/cri"
@@ -35,9 +36,9 @@ type Starts struct {
 // StartFiles are the files of containers, as far as they are not needed any more once one has been started. Nothing there is no error.
 type StartFiles interface {
 	// ReleaseMounts takes away what was mounted on the host for a container that the runtime has by now, or will not have.
-	ReleaseMounts(uid, containerName string) error
+	ReleaseMounts(uid types.UID, containerName string) error
 	// RemoveMessages removes the termination messages of a container's runs before that one.
-	RemoveMessages(uid, containerName string, before uint32) error
+	RemoveMessages(uid types.UID, containerName string, before uint32) error
 }
 
 // start gets the image, creates the container and starts it.
@@ -66,7 +67,7 @@ func (s *Starts) start(ctx context.Context, pod *v1.Pod, a plan.Action) error {
 	}
 	// What is mounted by a part of a volume is held for the runtime until it has it.
 	defer func() {
-		if err := s.Files.ReleaseMounts(string(pod.UID), c.Name); err != nil {
+		if err := s.Files.ReleaseMounts(pod.UID, c.Name); err != nil {
 			s.Log.Warn("parts of volumes are mounted for no longer than the pod lives, but longer than needed", "podUID", pod.UID, "container", c.Name, "error", err)
 		}
 	}()
@@ -115,7 +116,7 @@ func (s *Starts) removeFormer(pod *v1.Pod, c *v1.Container, attempt uint32) {
 		return
 	}
 	logs := filepath.Dir(filepath.Join(s.Configs.Node.logDir(pod), podspec.LogPath(c.Name, attempt)))
-	if err := errors.Join(podlog.RemoveFormer(logs, attempt-1), s.Files.RemoveMessages(string(pod.UID), c.Name, attempt-1)); err != nil {
+	if err := errors.Join(podlog.RemoveFormer(logs, attempt-1), s.Files.RemoveMessages(pod.UID, c.Name, attempt-1)); err != nil {
 		s.Log.Warn("what earlier runs of a container have left was not removed", "pod", pod.Namespace+"/"+pod.Name, "container", c.Name, "error", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/agent/admit"
 	"monopod.dev/monopod/internal/agent/podspec"
@@ -177,8 +178,8 @@ var classes = []v1.PodQOSClass{v1.PodQOSGuaranteed, v1.PodQOSBurstable, v1.PodQO
 
 // Remove removes the cgroup of the pod with the UID, of whatever class it is. It is to be called when the pod's sandboxes are gone; a cgroup with
 // processes is errdefs.ErrFailedPrecondition.
-func (m *Manager) Remove(uid string) error {
-	if uid == "" || path.Base(uid) != uid || uid == "." || uid == ".." {
+func (m *Manager) Remove(uid types.UID) error {
+	if name := string(uid); name == "" || path.Base(name) != name || name == "." || name == ".." {
 		return fmt.Errorf("pod UID %q is no name of a cgroup", uid)
 	}
 	d, names := m.driver()
@@ -186,7 +187,7 @@ func (m *Manager) Remove(uid string) error {
 		return nil
 	}
 	for _, class := range classes {
-		name := names.Pod(uid, string(class))
+		name := names.Pod(string(uid), string(class))
 		at, err := d.Path(name)
 		if err != nil {
 			return err
@@ -205,12 +206,12 @@ func (m *Manager) Remove(uid string) error {
 }
 
 // UIDs lists the pods that have cgroups, those too that nobody knows any more.
-func (m *Manager) UIDs() ([]string, error) {
+func (m *Manager) UIDs() ([]types.UID, error) {
 	d, names := m.driver()
 	if d == nil {
 		return nil, nil
 	}
-	var uids []string
+	var uids []types.UID
 	for _, class := range classes {
 		at, err := d.Path(names.Class(string(class)))
 		if err != nil {
@@ -222,7 +223,7 @@ func (m *Manager) UIDs() ([]string, error) {
 		}
 		for _, name := range children {
 			if uid, ok := names.UID(name); ok {
-				uids = append(uids, uid)
+				uids = append(uids, types.UID(uid))
 			}
 		}
 	}

@@ -154,7 +154,7 @@ func TestCgroups(t *testing.T) {
 	w.has("pods/burstable", "cpu.shares", "7", "cpu.weight", "7")
 
 	uids, err := w.UIDs()
-	if slices.Sort(uids); err != nil || !slices.Equal(uids, []string{"1-g", "2-b", "3-o", "4-w", "5-n"}) {
+	if slices.Sort(uids); err != nil || !slices.Equal(uids, []types.UID{"1-g", "2-b", "3-o", "4-w", "5-n"}) {
 		t.Errorf("pods with cgroups: %q, %v", uids, err)
 	}
 	for _, uid := range append(uids, "1-g", "none") {
@@ -165,7 +165,7 @@ func TestCgroups(t *testing.T) {
 	if uids, err := w.UIDs(); err != nil || len(uids) > 0 {
 		t.Errorf("left: %q, %v", uids, err)
 	}
-	for _, bad := range []string{"", ".", "..", "../burstable", "a/b"} {
+	for _, bad := range []types.UID{"", ".", "..", "../burstable", "a/b"} {
 		if err := w.Remove(bad); err == nil {
 			t.Errorf("a pod with the UID %q was removed", bad)
 		}

@@ -15,7 +15,7 @@ const nodeHosts = "/etc/hosts"
 
 // hostsFile writes the pod's /etc/hosts. A running container has it mounted, so it is written in place.
 func (m *Manager) hostsFile(in MountInput) (string, error) {
-	dir := m.podDir(string(in.Pod.UID))
+	dir := m.podDir(in.Pod.UID)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return "", err
 	}

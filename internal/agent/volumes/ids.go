@@ -18,10 +18,10 @@ import (
 // agent finds it without asking a runtime (which may not tell, or be about to make the sandbox), and it goes with the directory, when nothing of the pod is
 // left. Should the files be lost while pods run, they are made again from what the runtime tells.
 
-func (m *Manager) idsFile(uid string) string { return filepath.Join(m.podDir(uid), "userns") }
+func (m *Manager) idsFile(uid types.UID) string { return filepath.Join(m.podDir(uid), "userns") }
 
 // IDs are the IDs of the host that the pod's user namespace maps its own to: those that it has had, or else, from now on, some that no other pod has.
-func (m *Manager) IDs(ctx context.Context, uid string) (userns.Range, error) {
+func (m *Manager) IDs(ctx context.Context, uid types.UID) (userns.Range, error) {
 	if err := checkUID(uid); err != nil {
 		return userns.Range{}, err
 	}
@@ -38,7 +38,7 @@ func (m *Manager) IDs(ctx context.Context, uid string) (userns.Range, error) {
 	m.ids.Lock()
 	defer m.ids.Unlock()
 	for other, r := range held {
-		if err := m.keepIDs(string(other), r); err != nil {
+		if err := m.keepIDs(other, r); err != nil {
 			return userns.Range{}, err
 		}
 	}
@@ -54,7 +54,7 @@ func (m *Manager) IDs(ctx context.Context, uid string) (userns.Range, error) {
 }
 
 // keepIDs records what a pod has by the runtime, unless there is a record. m.ids is held.
-func (m *Manager) keepIDs(uid string, r userns.Range) error {
+func (m *Manager) keepIDs(uid types.UID, r userns.Range) error {
 	if err := checkUID(uid); err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (m *Manager) chooseIDs() (userns.Range, error) {
 	return r, nil
 }
 
-func (m *Manager) recordIDs(uid string, r userns.Range) error {
+func (m *Manager) recordIDs(uid types.UID, r userns.Range) error {
 	raw, err := userns.Encode(r)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (m *Manager) recordIDs(uid string, r userns.Range) error {
 }
 
 // recordedIDs reads the range of a pod. One that cannot be read may be any: then none is chosen for others either.
-func (m *Manager) recordedIDs(uid string) (userns.Range, error) {
+func (m *Manager) recordedIDs(uid types.UID) (userns.Range, error) {
 	raw, err := os.ReadFile(m.idsFile(uid))
 	if err != nil {
 		return userns.Range{}, err

@@ -19,7 +19,7 @@ import (
 func TestIDs(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pods")
 	m := New(Config{Dir: dir})
-	ids := func(uid string) userns.Range {
+	ids := func(uid types.UID) userns.Range {
 		t.Helper()
 		r, err := m.IDs(t.Context(), uid)
 		if err != nil || r.Length != userns.Length {
@@ -67,7 +67,7 @@ func TestIDsAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range all {
 		wg.Go(func() {
-			r, err := m.IDs(t.Context(), fmt.Sprint("pod", i))
+			r, err := m.IDs(t.Context(), types.UID(fmt.Sprint("pod", i)))
 			if err != nil {
 				t.Error(err)
 			}
@@ -94,7 +94,7 @@ func TestIDsThatCannotBeRead(t *testing.T) {
 	if err := os.WriteFile(m.idsFile("a"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, uid := range []string{"a", "b"} {
+	for _, uid := range []types.UID{"a", "b"} {
 		if _, err := m.IDs(t.Context(), uid); !errors.Is(err, errdefs.ErrDataLoss) || !strings.Contains(err.Error(), m.idsFile("a")) {
 			t.Errorf("%s: %v", uid, err)
 		}
@@ -130,7 +130,7 @@ func TestIDsOfTheRuntime(t *testing.T) {
 	}
 	fails = nil
 	for range 2 {
-		for uid, want := range map[string]userns.Range{"old": first, "kept": next, "new": {First: next.First + next.Length, Length: next.Length}} {
+		for uid, want := range map[types.UID]userns.Range{"old": first, "kept": next, "new": {First: next.First + next.Length, Length: next.Length}} {
 			if r, err := m.IDs(t.Context(), uid); r != want || err != nil {
 				t.Errorf("%s: %+v, %v; want %+v", uid, r, err, want)
 			}

@@ -35,7 +35,7 @@ type MountInput struct {
 // made if they are missing. Parts of volumes are mounted on the host for it: ReleaseMounts, when the container has been started, or was not.
 func (m *Manager) Mounts(in MountInput) ([]*cri.Mount, error) {
 	// What a start before has left.
-	if err := m.ReleaseMounts(string(in.Pod.UID), in.Container.Name); err != nil {
+	if err := m.ReleaseMounts(in.Pod.UID, in.Container.Name); err != nil {
 		return nil, err
 	}
 	var mounts []*cri.Mount
@@ -46,7 +46,7 @@ func (m *Manager) Mounts(in MountInput) ([]*cri.Mount, error) {
 		shown, err := m.volumeMount(in, i, vm)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("volumeMount %s of container %s: %w", vm.Name, in.Container.Name, err),
-				m.ReleaseMounts(string(in.Pod.UID), in.Container.Name))
+				m.ReleaseMounts(in.Pod.UID, in.Container.Name))
 		}
 		taken[filepath.Clean(shown.ContainerPath)] = true
 		mounts = append(mounts, shown)
@@ -67,14 +67,14 @@ func (m *Manager) Mounts(in MountInput) ([]*cri.Mount, error) {
 	}
 	// The API takes a relative path, as it does for volumes: below the root.
 	if target := filepath.Join("/", in.Container.TerminationMessagePath); target != "/" && !taken[target] {
-		path, err := m.MessageFile(string(in.Pod.UID), in.Container.Name, in.Attempt)
+		path, err := m.MessageFile(in.Pod.UID, in.Container.Name, in.Attempt)
 		if err != nil {
 			return nil, err
 		}
 		mounts = append(mounts, &cri.Mount{ContainerPath: target, HostPath: path, SelinuxRelabel: true})
 	}
 	if err := makeNested(mounts, shut); err != nil {
-		return nil, errors.Join(fmt.Errorf("container %s: %w", in.Container.Name, err), m.ReleaseMounts(string(in.Pod.UID), in.Container.Name))
+		return nil, errors.Join(fmt.Errorf("container %s: %w", in.Container.Name, err), m.ReleaseMounts(in.Pod.UID, in.Container.Name))
 	}
 	return mounts, nil
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"monopod.dev/monopod/internal/agent/volumes/kinds"
 	"monopod.dev/monopod/internal/pods"
 )
@@ -15,9 +17,9 @@ import (
 // down may know no more of its pod than the directory. A link is there as a whole or not at all. It is not synced, as what the kinds hold is mounts, which
 // end with the machine; a kind that holds more than that has to keep it itself.
 
-func (m *Manager) kindsDir(uid string) string { return filepath.Join(m.podDir(uid), "kinds") }
+func (m *Manager) kindsDir(uid types.UID) string { return filepath.Join(m.podDir(uid), "kinds") }
 
-func (m *Manager) recordKind(uid, name string, kind pods.VolumeKind) error {
+func (m *Manager) recordKind(uid types.UID, name string, kind pods.VolumeKind) error {
 	dir := m.kindsDir(uid)
 	if err := os.Mkdir(dir, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -28,10 +30,10 @@ func (m *Manager) recordKind(uid, name string, kind pods.VolumeKind) error {
 	return nil
 }
 
-func (m *Manager) forgetKinds(uid string) error { return os.RemoveAll(m.kindsDir(uid)) }
+func (m *Manager) forgetKinds(uid types.UID) error { return os.RemoveAll(m.kindsDir(uid)) }
 
 // teardown takes all volumes of a pod down, each as its kind does: those on record, and those that an agent has made which kept no record.
-func (m *Manager) teardown(ctx context.Context, uid string) error {
+func (m *Manager) teardown(ctx context.Context, uid types.UID) error {
 	down := map[string]pods.VolumeKind{}
 	made, err := names(filepath.Join(m.podDir(uid), "volumes"))
 	if err != nil {

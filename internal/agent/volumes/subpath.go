@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/host/mount"
@@ -65,7 +66,7 @@ func expandSubPath(expr string, vars []podspec.EnvVar) (string, error) {
 }
 
 // subPathsDir is where parts of volumes are mounted for a container until it has been started.
-func (m *Manager) subPathsDir(uid, containerName string) string {
+func (m *Manager) subPathsDir(uid types.UID, containerName string) string {
 	return filepath.Join(m.podDir(uid), "subpaths", containerName)
 }
 
@@ -87,7 +88,7 @@ func (m *Manager) mountSubPath(in MountInput, index int, dir, sub string, p moun
 		return "", err
 	}
 	defer unix.Close(fd)
-	place := filepath.Join(m.subPathsDir(string(in.Pod.UID), in.Container.Name), strconv.Itoa(index))
+	place := filepath.Join(m.subPathsDir(in.Pod.UID, in.Container.Name), strconv.Itoa(index))
 	if err := makePlace(fd, place); err != nil {
 		return "", err
 	}
@@ -141,10 +142,10 @@ func (m *Manager) ReadFile(pod *v1.Pod, volume, path string) ([]byte, error) {
 	if v := volumeOf(pod, volume); v == nil || pods.KindOf(&v.VolumeSource) != pods.EmptyDirVolume {
 		return nil, fmt.Errorf("the pod has no emptyDir of the name %q", volume)
 	}
-	if err := errors.Join(checkUID(string(pod.UID)), checkElement(volume)); err != nil {
+	if err := errors.Join(checkUID(pod.UID), checkElement(volume)); err != nil {
 		return nil, err
 	}
-	root, err := openat(unix.AT_FDCWD, m.volumeDir(string(pod.UID), volume), unix.O_PATH|unix.O_DIRECTORY, 0)
+	root, err := openat(unix.AT_FDCWD, m.volumeDir(pod.UID, volume), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +242,7 @@ func makePlace(fd int, place string) error {
 
 // ReleaseMounts takes away what Mounts has mounted on the host for a container, which needs it until the runtime has started it; nothing there is no error.
 // Until then, and before the pod's volumes go, it costs every new mount namespace of the host a copy, and keeps directories from being removed.
-func (m *Manager) ReleaseMounts(uid, containerName string) error {
+func (m *Manager) ReleaseMounts(uid types.UID, containerName string) error {
 	if err := errors.Join(checkUID(uid), checkElement(containerName)); err != nil {
 		return err
 	}

@@ -5,16 +5,18 @@ import (
 	"os"
 	"path/filepath"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"monopod.dev/monopod/internal/kit/atomicfile"
 )
 
 // What was decided about a pod's end (package plan) is a file in the pod's directory, so that it outlives the agent while containers are being stopped by it, and goes
 // with the directory.
 
-func (m *Manager) verdictFile(uid string) string { return filepath.Join(m.podDir(uid), "verdict") }
+func (m *Manager) verdictFile(uid types.UID) string { return filepath.Join(m.podDir(uid), "verdict") }
 
 // KeepVerdict keeps what was decided about a pod's end, durably. A pod that has no directory has nothing to be ended.
-func (m *Manager) KeepVerdict(uid string, raw []byte) error {
+func (m *Manager) KeepVerdict(uid types.UID, raw []byte) error {
 	if err := checkUID(uid); err != nil {
 		return err
 	}
@@ -26,7 +28,7 @@ func (m *Manager) KeepVerdict(uid string, raw []byte) error {
 }
 
 // Verdict is what was kept; nil: nothing.
-func (m *Manager) Verdict(uid string) ([]byte, error) {
+func (m *Manager) Verdict(uid types.UID) ([]byte, error) {
 	if err := checkUID(uid); err != nil {
 		return nil, err
 	}

@@ -70,11 +70,11 @@ func New(cfg Config) *Manager {
 	return &Manager{cfg: cfg, kinds: kinds.All(cfg.Kinds), bin: tree.NewBin(filepath.Join(cfg.Dir, tree.BinName), cfg.Log)}
 }
 
-func (m *Manager) podDir(uid string) string { return filepath.Join(m.cfg.Dir, uid) }
+func (m *Manager) podDir(uid types.UID) string { return filepath.Join(m.cfg.Dir, string(uid)) }
 
 // checkUID refuses what is no element of a path: a pod's UID may come from a label that anybody wrote.
-func checkUID(uid string) error {
-	if err := checkElement(uid); err != nil {
+func checkUID(uid types.UID) error {
+	if err := checkElement(string(uid)); err != nil {
 		return fmt.Errorf("pod UID %w", err)
 	}
 	return nil
@@ -87,12 +87,12 @@ func checkElement(name string) error {
 	return nil
 }
 
-func (m *Manager) volumeDir(uid, name string) string {
+func (m *Manager) volumeDir(uid types.UID, name string) string {
 	return filepath.Join(m.podDir(uid), "volumes", name)
 }
 
 // MakePodDir makes the directory of a pod. By it a pod that is gone is known, so it is there before anything else of the pod's is.
-func (m *Manager) MakePodDir(uid string) error {
+func (m *Manager) MakePodDir(uid types.UID) error {
 	if err := checkUID(uid); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (m *Manager) Setup(ctx context.Context, pod *v1.Pod, name string) error {
 }
 
 func (m *Manager) setup(ctx context.Context, pod *v1.Pod, name string) error {
-	if err := errors.Join(checkUID(string(pod.UID)), checkElement(name)); err != nil {
+	if err := errors.Join(checkUID(pod.UID), checkElement(name)); err != nil {
 		return err
 	}
 	v, kind, err := m.volume(pod, name)
@@ -119,7 +119,7 @@ func (m *Manager) setup(ctx context.Context, pod *v1.Pod, name string) error {
 		return err
 	}
 	if kind.Facts().Holds {
-		if err := m.recordKind(string(pod.UID), name, pods.KindOf(&v.Spec.VolumeSource)); err != nil {
+		if err := m.recordKind(pod.UID, name, pods.KindOf(&v.Spec.VolumeSource)); err != nil {
 			return err
 		}
 	}
@@ -136,7 +136,7 @@ func (m *Manager) volume(pod *v1.Pod, name string) (*kinds.Volume, kinds.Kind, e
 	if kind == nil {
 		return nil, nil, errors.New("this kind of volume is not supported")
 	}
-	return &kinds.Volume{Pod: pod, Spec: spec, Dir: m.volumeDir(string(pod.UID), name)}, kind, nil
+	return &kinds.Volume{Pod: pod, Spec: spec, Dir: m.volumeDir(pod.UID, name)}, kind, nil
 }
 
 // failedSetUp says which volume is not there, in a kubelet's words, which people know.
@@ -172,7 +172,7 @@ func (m *Manager) Update(ctx context.Context, pod *v1.Pod, name string) error {
 }
 
 // MessageFile makes the file that a container's termination message is written to, and returns its path.
-func (m *Manager) MessageFile(uid, containerName string, attempt uint32) (string, error) {
+func (m *Manager) MessageFile(uid types.UID, containerName string, attempt uint32) (string, error) {
 	if err := checkUID(uid); err != nil {
 		return "", err
 	}
@@ -190,7 +190,7 @@ func (m *Manager) MessageFile(uid, containerName string, attempt uint32) (string
 }
 
 // RemoveMessages removes the termination messages of a container's runs before that one.
-func (m *Manager) RemoveMessages(uid, containerName string, before uint32) error {
+func (m *Manager) RemoveMessages(uid types.UID, containerName string, before uint32) error {
 	if err := errors.Join(checkUID(uid), checkElement(containerName)); err != nil {
 		return err
 	}
@@ -209,12 +209,12 @@ func (m *Manager) RemoveMessages(uid, containerName string, before uint32) error
 }
 
 // MessagePath is the path of a container's termination message.
-func (m *Manager) MessagePath(uid, containerName string, attempt uint32) string {
+func (m *Manager) MessagePath(uid types.UID, containerName string, attempt uint32) string {
 	return filepath.Join(m.podDir(uid), "containers", containerName, strconv.FormatUint(uint64(attempt), 10))
 }
 
 // Release tears down and removes the pod's volumes and keeps the termination messages.
-func (m *Manager) Release(ctx context.Context, uid string) error {
+func (m *Manager) Release(ctx context.Context, uid types.UID) error {
 	if err := checkUID(uid); err != nil {
 		return err
 	}
@@ -243,7 +243,7 @@ func (m *Manager) Release(ctx context.Context, uid string) error {
 }
 
 // Remove removes all that the pod has.
-func (m *Manager) Remove(ctx context.Context, uid string) error {
+func (m *Manager) Remove(ctx context.Context, uid types.UID) error {
 	if err := m.Release(ctx, uid); err != nil {
 		return err
 	}
@@ -254,15 +254,15 @@ func (m *Manager) Remove(ctx context.Context, uid string) error {
 func (m *Manager) Run(ctx context.Context) error { return m.bin.Run(ctx) }
 
 // UIDs lists the pods that have files.
-func (m *Manager) UIDs() ([]string, error) {
+func (m *Manager) UIDs() ([]types.UID, error) {
 	entries, err := os.ReadDir(m.cfg.Dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
-	var uids []string
+	var uids []types.UID
 	for _, e := range entries {
 		if e.Name() != tree.BinName {
-			uids = append(uids, e.Name())
+			uids = append(uids, types.UID(e.Name()))
 		}
 	}
 	return uids, err

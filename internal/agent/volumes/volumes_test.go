@@ -66,7 +66,7 @@ func manager(t *testing.T, o *someObjects) *Manager {
 
 // setUp makes all volumes of a pod, one after the other.
 func setUp(ctx context.Context, m *Manager, pod *v1.Pod) error {
-	errs := []error{m.MakePodDir(string(pod.UID))}
+	errs := []error{m.MakePodDir(pod.UID)}
 	for _, v := range pod.Spec.Volumes {
 		errs = append(errs, m.Setup(ctx, pod, v.Name))
 	}
@@ -223,9 +223,9 @@ func TestUIDIsNoPath(t *testing.T) {
 	if err := os.MkdirAll(other, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, uid := range []string{"", ".", "..", "../other", "u/../../other", "/etc", "a/b", "a\x00"} {
+	for _, uid := range []types.UID{"", ".", "..", "../other", "u/../../other", "/etc", "a/b", "a\x00"} {
 		pod := podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}})
-		pod.UID = types.UID(uid)
+		pod.UID = uid
 		_, err := m.MessageFile(uid, "c", 0)
 		for what, err := range map[string]error{"Setup": setUp(t.Context(), m, pod), "MessageFile": err, "Release": m.Release(t.Context(), uid), "Remove": m.Remove(t.Context(), uid)} {
 			if !errdefs.IsInvalidArgument(err) {

@@ -76,12 +76,12 @@ type Ledger interface {
 // Files are what pods have in their directories, as far as a worker looks at it itself.
 type Files interface {
 	// MessagePath is the path of a container's termination message.
-	MessagePath(uid, containerName string, attempt uint32) string
+	MessagePath(uid types.UID, containerName string, attempt uint32) string
 	// Following are the names of the pod's volumes that follow what they show.
 	Following(pod *v1.Pod) []string
 	// KeepVerdict keeps what was decided about a pod's end, durably; Verdict is what was kept, nil: nothing.
-	KeepVerdict(uid string, raw []byte) error
-	Verdict(uid string) ([]byte, error)
+	KeepVerdict(uid types.UID, raw []byte) error
+	Verdict(uid types.UID) ([]byte, error)
 }
 
 // Objects are those that pods refer to.

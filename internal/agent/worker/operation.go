@@ -6,7 +6,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/agent/act"
 	"monopod.dev/monopod/internal/agent/plan"
@@ -50,7 +49,7 @@ func (w *Worker) begin(ctx context.Context, pod *v1.Pod, a *plan.Action) {
 		r := result{op: op, cancelled: ctx.Err() != nil, err: err}
 		cancel()
 		if w.cfg.Acted != nil {
-			w.cfg.Acted(w.podUID())
+			w.cfg.Acted(w.uid)
 		}
 		w.results <- r
 	})
@@ -92,5 +91,3 @@ func (w *Worker) finished(r result) {
 	w.log.Warn("an action failed; it is tried again", "verb", r.op.action.Verb, "on", key.On(), "reason", f.Reason,
 		"failures", f.Count, "error", r.err, "again", time.Until(f.RetryAt()).Round(time.Millisecond))
 }
-
-func (w *Worker) podUID() types.UID { return types.UID(w.uid) }

@@ -21,9 +21,9 @@ func (w *Worker) probe(in *plan.Input) {
 		})
 	}
 	w.probed = len(targets) > 0
-	w.cfg.Probes.Set(w.podUID(), targets, w.poke)
+	w.cfg.Probes.Set(w.uid, targets, w.poke)
 	in.Probed = map[ids.ContainerID]plan.Probed{}
-	for id, f := range w.cfg.Probes.Facts(w.podUID()) {
+	for id, f := range w.cfg.Probes.Facts(w.uid) {
 		found := plan.Probed{Started: answers[f.Started], Ready: answers[f.Ready]}
 		if f.Failed != nil {
 			found.Failed, found.Why, found.Grace = true, f.Failed.Message, f.Failed.Grace

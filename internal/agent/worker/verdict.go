@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod.dev/monopod/internal/agent/plan"
@@ -48,7 +49,7 @@ func (w *Worker) judge(wish *wish, in *plan.Input) {
 }
 
 // recall reads, at the first time, what an agent before this one has decided.
-func (r *ruling) recall(files Files, uid string, log *slog.Logger) {
+func (r *ruling) recall(files Files, uid types.UID, log *slog.Logger) {
 	if r.recalled {
 		return
 	}
@@ -75,7 +76,7 @@ func (r *ruling) keep(files Files, in *plan.Input, log *slog.Logger) {
 	r.verdict = &v
 	raw, err := v.Encode()
 	if err == nil {
-		err = files.KeepVerdict(string(in.Pod.UID), raw)
+		err = files.KeepVerdict(in.Pod.UID, raw)
 	}
 	if err == nil {
 		r.kept = true

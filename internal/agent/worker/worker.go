@@ -15,6 +15,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/objects"
@@ -35,7 +36,7 @@ import (
 // All that is below the line "the loop's own" is touched by the loop's goroutine only.
 type Worker struct {
 	cfg Config
-	uid string
+	uid types.UID
 	log *slog.Logger
 
 	wake    chan struct{}
@@ -81,12 +82,12 @@ type wish struct {
 // New makes the worker of a pod. It does nothing before Run.
 func New(cfg Config, pod *v1.Pod) *Worker {
 	w := &Worker{
-		cfg: cfg, uid: string(pod.UID), log: cfg.Log.With("pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID),
+		cfg: cfg, uid: pod.UID, log: cfg.Log.With("pod", pod.Namespace+"/"+pod.Name, "podUID", pod.UID),
 		wake: make(chan struct{}, 1), results: make(chan result),
 		ongoing: map[plan.Key]*operation{}, retries: newRetries(), facts: plan.Facts{}, stale: map[string]bool{},
 		granted: deviceWatch{devices: cfg.Devices, actions: cfg.Actions},
 	}
-	w.view = cfg.Runtime.View(w.podUID(), w.terminationMessage)
+	w.view = cfg.Runtime.View(w.uid, w.terminationMessage)
 	w.pod = pod
 	if pod.DeletionTimestamp != nil {
 		// It was deleted before this agent saw it: only what is left of its grace, but for the shortest. The API writes whole seconds.
@@ -206,11 +207,11 @@ func (w *Worker) Run(ctx context.Context) {
 		}
 		next, done := w.reconcile(ctx)
 		if done {
-			w.cfg.Status.Forget(w.podUID())
-			w.cfg.Objects.Release(w.uid)
-			w.cfg.Tokens.Forget(w.podUID())
-			w.cfg.Ledger.Release(w.podUID())
-			w.cfg.Probes.Forget(w.podUID())
+			w.cfg.Status.Forget(w.uid)
+			w.cfg.Objects.Release(string(w.uid))
+			w.cfg.Tokens.Forget(w.uid)
+			w.cfg.Ledger.Release(w.uid)
+			w.cfg.Probes.Forget(w.uid)
 			return
 		}
 		if next.IsZero() {
@@ -384,7 +385,7 @@ func (w *Worker) follow(wish *wish, observed *plan.Observed) time.Time {
 	if w.facts.Has(plan.Released) || wish.gone || wish.pod.DeletionTimestamp != nil {
 		return time.Time{}
 	}
-	w.cfg.Objects.Hold(w.uid, objects.References(wish.pod), w.objectsChanged)
+	w.cfg.Objects.Hold(string(w.uid), objects.References(wish.pod), w.objectsChanged)
 	var due time.Time
 	if len(observed.Sandboxes) > 0 { // before, they are asked for when the volumes are made
 		due = w.cfg.Tokens.Due(wish.pod)

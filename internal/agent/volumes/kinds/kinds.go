@@ -8,6 +8,7 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/agent/objects"
 	"monopod.dev/monopod/internal/pods"
@@ -39,7 +40,8 @@ type Volume struct {
 
 // Left is a volume of a pod of which nobody may know the specification any more.
 type Left struct {
-	PodUID, Name string
+	PodUID types.UID
+	Name   string
 	// Dir is the volume's, which may not be there.
 	Dir string
 }

@@ -15,6 +15,7 @@ import (
 
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/kit/coalesce"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/kit/wait"
 )
 
@@ -46,17 +47,17 @@ type Config struct {
 type Rotator struct {
 	cfg Config
 	now func() time.Time
-	// paths are the logs of the running containers, by container ID; empty: it has none.
-	paths map[string]string
+	// paths are the logs of the running containers, by the container; empty: it has none.
+	paths map[ids.ContainerID]string
 	// failed are the containers whose last rotation did not succeed, which was said.
-	failed map[string]bool
+	failed map[ids.ContainerID]bool
 	// looked: a look has succeeded.
 	looked bool
 }
 
 // New makes a rotator. Nothing is done before Run.
 func New(cfg Config) *Rotator {
-	return &Rotator{cfg: cfg, now: time.Now, paths: map[string]string{}, failed: map[string]bool{}}
+	return &Rotator{cfg: cfg, now: time.Now, paths: map[ids.ContainerID]string{}, failed: map[ids.ContainerID]bool{}}
 }
 
 // Run looks at the logs from time to time, until ctx ends.
@@ -77,16 +78,17 @@ func (r *Rotator) look(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list all containers: %w", err)
 	}
-	paths := map[string]string{}
+	paths := map[ids.ContainerID]string{}
 	for _, c := range resp.Containers {
+		id := ids.ContainerID(c.Id)
 		running := c.State == cri.ContainerState_CONTAINER_RUNNING
 		// What has ended writes no more; a rotation of it may have been cut short before this agent was started.
 		if _, ours := podspec.RefOf(c.Labels); !ours || !running && (r.looked || c.State != cri.ContainerState_CONTAINER_EXITED) {
 			continue
 		}
-		path, known := r.paths[c.Id]
+		path, known := r.paths[id]
 		if !known {
-			if path, err = r.path(ctx, c.Id); err != nil {
+			if path, err = r.path(ctx, id); err != nil {
 				continue // it may be gone; else the next look asks again
 			}
 		}
@@ -94,8 +96,8 @@ func (r *Rotator) look(ctx context.Context) error {
 			continue
 		}
 		if running {
-			paths[c.Id] = path
-			err = r.check(ctx, c.Id, path)
+			paths[id] = path
+			err = r.check(ctx, id, path)
 		} else {
 			err = r.restore(path)
 		}
@@ -112,37 +114,38 @@ func (r *Rotator) look(ctx context.Context) error {
 
 // report says once that a container's log is not rotated.
 func (r *Rotator) report(ctx context.Context, c *cri.Container, path string, err error) {
+	id := ids.ContainerID(c.Id)
 	switch {
 	case err == nil:
-		delete(r.failed, c.Id)
-	case ctx.Err() == nil && !r.failed[c.Id]:
-		r.failed[c.Id] = true
+		delete(r.failed, id)
+	case ctx.Err() == nil && !r.failed[id]:
+		r.failed[id] = true
 		ref, _ := podspec.RefOf(c.Labels)
 		r.cfg.Log.Warn("the log of a container is not rotated; it is tried again", "pod", ref.Namespace+"/"+ref.Name, "container", c.GetMetadata().GetName(), "log", path, "error", err)
 	}
 }
 
-func (r *Rotator) path(ctx context.Context, id string) (string, error) {
+func (r *Rotator) path(ctx context.Context, id ids.ContainerID) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	resp, err := r.cfg.Runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id})
+	resp, err := r.cfg.Runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: string(id)})
 	if err != nil {
 		return "", err
 	}
 	return resp.GetStatus().GetLogPath(), nil
 }
 
-func (r *Rotator) reopen(ctx context.Context, id string) error {
+func (r *Rotator) reopen(ctx context.Context, id ids.ContainerID) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	if _, err := r.cfg.Runtime.ReopenContainerLog(ctx, &cri.ReopenContainerLogRequest{ContainerId: id}); err != nil {
+	if _, err := r.cfg.Runtime.ReopenContainerLog(ctx, &cri.ReopenContainerLogRequest{ContainerId: string(id)}); err != nil {
 		return fmt.Errorf("CRI ReopenContainerLog: %w", err)
 	}
 	return nil
 }
 
 // check looks at the log of a running container.
-func (r *Rotator) check(ctx context.Context, id, path string) error {
+func (r *Rotator) check(ctx context.Context, id ids.ContainerID, path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		// It was moved away, and nobody came to reopen it. Where the pod's folder has gone, so will the container.
@@ -159,7 +162,7 @@ func (r *Rotator) check(ctx context.Context, id, path string) error {
 }
 
 // rotate moves the log of a running container away and has it reopened.
-func (r *Rotator) rotate(ctx context.Context, id, path string) error {
+func (r *Rotator) rotate(ctx context.Context, id ids.ContainerID, path string) error {
 	root, base, err := folder(r.cfg.Dir, path)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
@@ -51,9 +52,9 @@ func exact(s *podstats.Snapshot) map[string]uint64 {
 		}
 	}
 	for _, p := range s.Pods {
-		add(podstats.Key{UID: p.PodRef.UID}, p.CPU)
+		add(podstats.Key{UID: types.UID(p.PodRef.UID)}, p.CPU)
 		for _, ct := range p.Containers {
-			add(podstats.Key{UID: p.PodRef.UID, Container: ct.Name}, ct.CPU)
+			add(podstats.Key{UID: types.UID(p.PodRef.UID), Container: ct.Name}, ct.CPU)
 		}
 	}
 	return all
@@ -172,7 +173,7 @@ func (c *cadvisor) node(n *stats.NodeStats) {
 // pod adds what stats tell of a pod and its containers. CRI's stats know no cgroups: the id is "/" and the runtime's.
 func (c *cadvisor) pod(s *podstats.Snapshot, p *stats.PodStats) {
 	labels := func(container string) map[string]string {
-		id := s.IDs[podstats.Key{UID: p.PodRef.UID, Container: container}]
+		id := s.IDs[podstats.Key{UID: types.UID(p.PodRef.UID), Container: container}]
 		return map[string]string{
 			"container": container, "id": "/" + id.ID, "image": id.Image, "name": id.ID, "namespace": p.PodRef.Namespace, "pod": p.PodRef.Name,
 		}

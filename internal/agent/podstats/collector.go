@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"k8s.io/apimachinery/pkg/types"
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
@@ -99,7 +100,10 @@ type Snapshot struct {
 }
 
 // Key names a container of a pod; without Container, the pod's sandbox.
-type Key struct{ UID, Container string }
+type Key struct {
+	UID       types.UID
+	Container string
+}
 
 // ID is a container's or sandbox's, and its image as the user named it.
 type ID struct{ ID, Image string }

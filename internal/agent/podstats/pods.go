@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
@@ -84,23 +85,22 @@ func assemble(sandboxes []*criv1.PodSandbox, containers []*criv1.Container, u us
 		}
 	}
 	slices.SortFunc(sandboxes, func(a, b *criv1.PodSandbox) int { return int(b.CreatedAt - a.CreatedAt) })
-	seen := map[string]bool{}
+	seen := map[types.UID]bool{}
 	for _, sb := range sandboxes {
 		ref, ok := podspec.RefOf(sb.Labels)
-		uid := string(ref.UID) // as the summary has it
-		if !ok || seen[uid] {
+		if !ok || seen[ref.UID] {
 			continue
 		}
-		seen[uid] = true
-		s.IDs[Key{UID: uid}] = ID{ID: sb.Id}
+		seen[ref.UID] = true
+		s.IDs[Key{UID: ref.UID}] = ID{ID: sb.Id}
 		pod := stats.PodStats{
-			PodRef: stats.PodReference{Name: ref.Name, Namespace: ref.Namespace, UID: uid}, StartTime: nanos(sb.CreatedAt),
+			PodRef: stats.PodReference{Name: ref.Name, Namespace: ref.Namespace, UID: string(ref.UID)}, StartTime: nanos(sb.CreatedAt),
 			Containers: []stats.ContainerStats{},
 		}
 		mine := running[sb.Id]
 		slices.SortFunc(mine, func(a, b *criv1.Container) int { return int(b.CreatedAt - a.CreatedAt) })
 		for _, ct := range mine {
-			key := Key{uid, ct.GetMetadata().GetName()}
+			key := Key{ref.UID, ct.GetMetadata().GetName()}
 			if _, newer := s.IDs[key]; newer {
 				continue
 			}
@@ -153,7 +153,7 @@ func (c *Collector) rate(s *Snapshot) {
 	}
 	for i := range s.Pods {
 		pod := &s.Pods[i]
-		uid := pod.PodRef.UID
+		uid := types.UID(pod.PodRef.UID)
 		counted[s.IDs[Key{UID: uid}].ID] = pod.CPU
 		for k := range pod.Containers {
 			counted[s.IDs[Key{uid, pod.Containers[k].Name}].ID] = pod.Containers[k].CPU

@@ -14,6 +14,7 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 
 	"monopod.dev/monopod/internal/agent/podlog"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Who runs a short command, and has seen that it runs, reads what it has printed so far and attaches for the rest, as `kubectl run -i` does. By then it may have
@@ -67,7 +68,7 @@ func (s *Server) attachTo(ctx context.Context, pod *v1.Pod, name string, st stre
 		return "", err
 	}
 	// The runtime goes first: what is printed after its answer comes with the stream, what was printed before is in the log then.
-	resp, err := s.cfg.Runtime.Attach(ctx, &criv1.AttachRequest{ContainerId: id, Tty: st.tty, Stdin: st.stdin, Stdout: st.stdout, Stderr: st.stderr})
+	resp, err := s.cfg.Runtime.Attach(ctx, &criv1.AttachRequest{ContainerId: string(id), Tty: st.tty, Stdin: st.stdin, Stdout: st.stdout, Stderr: st.stderr})
 	if err == nil && s.endsNow(ctx, pod, all[0]) {
 		return "", failf(http.StatusNotFound, "container %q of pod %q has just ended", name, pod.Name)
 	}
@@ -76,7 +77,7 @@ func (s *Server) attachTo(ctx context.Context, pod *v1.Pod, name string, st stre
 
 // endsNow says of a container that it has printed something since its log was read, and ended within a short time.
 func (s *Server) endsNow(ctx context.Context, pod *v1.Pod, c *criv1.ContainerStatus) bool {
-	from, ok := s.seen.of(c.Id, time.Now())
+	from, ok := s.seen.of(ids.ContainerID(c.Id), time.Now())
 	if !ok {
 		return false
 	}
@@ -84,7 +85,7 @@ func (s *Server) endsNow(ctx context.Context, pod *v1.Pod, c *criv1.ContainerSta
 	if err := podlog.Read(ctx, c.LogPath, podlog.Options{From: &from, Limit: new(int64(1))}, &more); err != nil || more.Len() == 0 {
 		return false
 	}
-	ended, stop := s.ended(ctx, pod, c.Id)
+	ended, stop := s.ended(ctx, pod, ids.ContainerID(c.Id))
 	defer stop()
 	over := time.NewTimer(s.seen.brief)
 	defer over.Stop()
@@ -103,7 +104,7 @@ func (s *Server) justEnded(ctx context.Context, pod *v1.Pod, name string) (path 
 		return "", podlog.Position{}, false
 	}
 	now := time.Now()
-	from, ok = s.seen.of(all[0].Id, now)
+	from, ok = s.seen.of(ids.ContainerID(all[0].Id), now)
 	return all[0].LogPath, from, ok && now.Sub(time.Unix(0, all[0].FinishedAt)) < s.seen.moment
 }
 
@@ -141,8 +142,8 @@ func (e ended) AttachContainer(ctx context.Context, _, _, _ string, _ io.Reader,
 type seen struct {
 	moment, brief time.Duration
 
-	mu   sync.Mutex         // guards logs
-	logs map[string]seenLog // by the container's ID
+	mu   sync.Mutex // guards logs
+	logs map[ids.ContainerID]seenLog
 }
 
 type seenLog struct {
@@ -156,12 +157,12 @@ func whole(o *podlog.Options) bool {
 }
 
 // note remembers that a log was read to there.
-func (s *seen) note(id string, end podlog.Position, now time.Time) {
+func (s *seen) note(id ids.ContainerID, end podlog.Position, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.logs, func(_ string, l seenLog) bool { return now.Sub(l.at) >= s.moment })
+	maps.DeleteFunc(s.logs, func(_ ids.ContainerID, l seenLog) bool { return now.Sub(l.at) >= s.moment })
 	if s.logs == nil {
-		s.logs = map[string]seenLog{}
+		s.logs = map[ids.ContainerID]seenLog{}
 	}
 	if len(s.logs) < maxSeen {
 		s.logs[id] = seenLog{end, now}
@@ -169,7 +170,7 @@ func (s *seen) note(id string, end podlog.Position, now time.Time) {
 }
 
 // of tells how far a log was read, and whether it was a moment ago.
-func (s *seen) of(id string, now time.Time) (podlog.Position, bool) {
+func (s *seen) of(id ids.ContainerID, now time.Time) (podlog.Position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, ok := s.logs[id]

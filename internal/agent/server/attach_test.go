@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 
 	"monopod.dev/monopod/internal/agent/podlog"
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // attach is what a client gets that attaches to the container.
@@ -132,7 +133,7 @@ func TestSeen(t *testing.T) {
 	s := seen{moment: moment}
 	now := time.Now()
 	for i := range maxSeen + 1 {
-		s.note(fmt.Sprint(i), podlog.Position{}, now)
+		s.note(ids.ContainerID(fmt.Sprint(i)), podlog.Position{}, now)
 	}
 	if _, ok := s.of("0", now.Add(moment-1)); !ok || len(s.logs) != maxSeen {
 		t.Errorf("a moment later: %t, %d are remembered", ok, len(s.logs))

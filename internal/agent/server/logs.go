@@ -18,6 +18,7 @@ import (
 	"monopod.dev/monopod/internal/agent/plan"
 	"monopod.dev/monopod/internal/agent/podlog"
 	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -41,7 +42,7 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 	}
 	opts.End = &podlog.Position{}
 	if opts.Follow {
-		ended, stop := s.ended(ctx, pod, c.Id)
+		ended, stop := s.ended(ctx, pod, ids.ContainerID(c.Id))
 		defer stop()
 		opts.Ended, opts.Changes = ended, &s.changes
 	}
@@ -57,7 +58,7 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil:
 		if whole(&opts) {
-			s.seen.note(c.Id, *opts.End, time.Now())
+			s.seen.note(ids.ContainerID(c.Id), *opts.End, time.Now())
 		}
 	case ctx.Err() != nil:
 	case errors.Is(err, os.ErrNotExist) && !out.began:
@@ -177,14 +178,14 @@ func (s *Server) containers(ctx context.Context, pod *v1.Pod, name string) ([]*c
 }
 
 // ended returns a channel that is closed when the container no longer runs.
-func (s *Server) ended(ctx context.Context, pod *v1.Pod, id string) (ended <-chan struct{}, stop func()) {
+func (s *Server) ended(ctx context.Context, pod *v1.Pod, id ids.ContainerID) (ended <-chan struct{}, stop func()) {
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(ctx)
 	ticks, unwatch := s.cfg.Pods.Watch(pod.UID)
 	go func() {
 		defer close(done)
 		for {
-			resp, err := s.cfg.Runtime.ContainerStatus(ctx, &criv1.ContainerStatusRequest{ContainerId: id})
+			resp, err := s.cfg.Runtime.ContainerStatus(ctx, &criv1.ContainerStatusRequest{ContainerId: string(id)})
 			if err != nil || resp.GetStatus().GetState() != criv1.ContainerState_CONTAINER_RUNNING {
 				return
 			}

@@ -14,6 +14,7 @@ import (
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/podspec"
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -58,8 +59,8 @@ func (s *Server) podAndContainer(r *http.Request) (*v1.Pod, string, error) {
 	return nil, "", failf(http.StatusNotFound, "container %q not found in pod %q", name, pod.Name)
 }
 
-// running is the ID of the named container that runs now.
-func (s *Server) running(r *http.Request) (id string, err error) {
+// running is the named container that runs now.
+func (s *Server) running(r *http.Request) (id ids.ContainerID, err error) {
 	pod, name, err := s.podAndContainer(r)
 	if err != nil {
 		return "", err
@@ -71,11 +72,11 @@ func (s *Server) running(r *http.Request) (id string, err error) {
 	return runs(all, pod, name)
 }
 
-// runs is the ID of that one of a pod's containers that runs.
-func runs(all []*criv1.ContainerStatus, pod *v1.Pod, name string) (id string, err error) {
+// runs is that one of a pod's containers that runs.
+func runs(all []*criv1.ContainerStatus, pod *v1.Pod, name string) (id ids.ContainerID, err error) {
 	for _, c := range all {
 		if c.State == criv1.ContainerState_CONTAINER_RUNNING {
-			return c.Id, nil
+			return ids.ContainerID(c.Id), nil
 		}
 	}
 	return "", failf(http.StatusNotFound, "container %q of pod %q is not running", name, pod.Name)
@@ -110,7 +111,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 			return "", failf(http.StatusBadRequest, "you must specify a command")
 		}
 		resp, err := s.cfg.Runtime.Exec(ctx, &criv1.ExecRequest{
-			ContainerId: id, Cmd: command, Tty: st.tty, Stdin: st.stdin, Stdout: st.stdout, Stderr: st.stderr,
+			ContainerId: string(id), Cmd: command, Tty: st.tty, Stdin: st.stdin, Stdout: st.stdout, Stderr: st.stderr,
 		})
 		return resp.GetUrl(), err
 	})

@@ -121,7 +121,7 @@ check: need-go deps ## formatting, vet, golangci-lint, the import rules, generat
 	@hack/check.sh '$(CGO_TAGS)' $(CGO_PKGS)
 
 test-unit: need-root test-deps ## tests of the packages that take nothing of the host but its loopback
-	$(PLAIN) $(GO_TEST) -p 2 -timeout 10m -- $(UNIT_PKGS)
+	$(PLAIN) $(GO_TEST) -p 2 -timeout 20m -- $(UNIT_PKGS)
 
 test-image: need-root test-deps ## tests of images, with mounts of their own
 	$(PLAIN) $(GO_TEST) -p 1 -timeout 10m -exec 'unshare -m' -- ./internal/image/...

@@ -1,4 +1,4 @@
-package nodelifecycle_test
+package controllers_test
 
 import (
 	"context"
@@ -21,15 +21,15 @@ import (
 	"monopod.dev/monopod/test/apitest"
 )
 
-// cluster is an API server with the controller, whose time passes when it is told to.
-type cluster struct {
+// lifecycles is an API server with the controller, whose time passes when it is told to.
+type lifecycles struct {
 	*apitest.API
 	clock  *clocktesting.FakeClock
 	events *record.FakeRecorder
 }
 
-func start(t *testing.T) cluster {
-	c := cluster{apitest.Start(t), clocktesting.NewFakeClock(time.Now()), record.NewFakeRecorder(100)}
+func startLifecycles(t *testing.T) lifecycles {
+	c := lifecycles{apitest.Start(t), clocktesting.NewFakeClock(time.Now()), record.NewFakeRecorder(100)}
 	factory := informers.NewSharedInformerFactory(c.Client, 0)
 	controller, err := nodelifecycle.New(nodelifecycle.Config{
 		Client: c.Client, Nodes: factory.Core().V1().Nodes(), Pods: factory.Core().V1().Pods(), Events: c.events, Clock: c.clock,
@@ -53,7 +53,7 @@ func start(t *testing.T) cluster {
 }
 
 // node waits until a node is as wanted. While it waits, time passes in steps; 0: it stands still.
-func (c cluster) node(name, what string, step time.Duration, wanted func(*corev1.Node) bool) *corev1.Node {
+func (c lifecycles) node(name, what string, step time.Duration, wanted func(*corev1.Node) bool) *corev1.Node {
 	c.Helper()
 	var node *corev1.Node
 	for end := time.Now().Add(apitest.Timeout); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
@@ -71,7 +71,7 @@ func (c cluster) node(name, what string, step time.Duration, wanted func(*corev1
 }
 
 // say writes a node's conditions, Ready=True, as its agent does.
-func (c cluster) say(name string, conditions ...string) {
+func (c lifecycles) say(name string, conditions ...string) {
 	c.Helper()
 	node, err := c.Client.CoreV1().Nodes().Get(c.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -90,7 +90,7 @@ func (c cluster) say(name string, conditions ...string) {
 	}
 }
 
-var well = []string{"MemoryPressure=False", "DiskPressure=False", "PIDPressure=False", "Ready=True"}
+var wellConditions = []string{"MemoryPressure=False", "DiskPressure=False", "PIDPressure=False", "Ready=True"}
 
 func tainted(want ...string) func(*corev1.Node) bool {
 	return func(n *corev1.Node) bool {
@@ -103,7 +103,7 @@ func tainted(want ...string) func(*corev1.Node) bool {
 	}
 }
 
-func (c cluster) create(name string, conditions ...string) {
+func (c lifecycles) create(name string, conditions ...string) {
 	c.Helper()
 	if _, err := c.Client.CoreV1().Nodes().Create(c.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		c.Fatal(err)
@@ -114,7 +114,7 @@ func (c cluster) create(name string, conditions ...string) {
 }
 
 // readyPod makes a pod on a node that is ready, and waits until the controller could know.
-func (c cluster) readyPod(name, node string) {
+func (c lifecycles) readyPod(name, node string) {
 	c.Helper()
 	all := c.Client.CoreV1().Pods("default")
 	pod, err := all.Create(c.Context(), &corev1.Pod{
@@ -129,7 +129,7 @@ func (c cluster) readyPod(name, node string) {
 	}
 }
 
-func (c cluster) awaitNotReady(name string) {
+func (c lifecycles) awaitNotReady(name string) {
 	c.Helper()
 	for end := time.Now().Add(apitest.Timeout); ; time.Sleep(2 * time.Millisecond) {
 		pod, err := c.Client.CoreV1().Pods("default").Get(c.Context(), name, metav1.GetOptions{})
@@ -145,7 +145,7 @@ func (c cluster) awaitNotReady(name string) {
 	}
 }
 
-func (c cluster) told(want string) {
+func (c lifecycles) told(want string) {
 	c.Helper()
 	for {
 		select {
@@ -161,8 +161,8 @@ func (c cluster) told(want string) {
 
 // TestAnAgentDies: it is found out when its time is over, and forgotten when it is back.
 func TestAnAgentDies(t *testing.T) {
-	c := start(t)
-	c.create("n1", well...)
+	c := startLifecycles(t)
+	c.create("n1", wellConditions...)
 	c.readyPod("p", "n1")
 	renewed := metav1.NowMicro()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}}
@@ -182,16 +182,16 @@ func TestAnAgentDies(t *testing.T) {
 	c.readyPod("late", "n1")
 	c.awaitNotReady("late")
 
-	c.say("n1", well...)
+	c.say("n1", wellConditions...)
 	c.node("n1", "free of taints", 0, tainted())
-	c.say("n1", append([]string{"Ready=False"}, well[:3]...)...)
+	c.say("n1", append([]string{"Ready=False"}, wellConditions[:3]...)...)
 	c.node("n1", "not ready", 0, tainted("not-ready:NoExecute", "not-ready:NoSchedule"))
 	c.node("n1", "unreachable again", 10*time.Second, tainted("unreachable:NoExecute", "unreachable:NoSchedule"))
 }
 
 // TestANodeThatNeverWas: somebody has made a Node, and no agent has come.
 func TestANodeThatNeverWas(t *testing.T) {
-	c := start(t)
+	c := startLifecycles(t)
 	c.create("n1")
 	n := c.node("n1", "unreachable", 10*time.Second, tainted("unreachable:NoExecute", "unreachable:NoSchedule"))
 	if len(n.Status.Conditions) != 4 {
@@ -206,8 +206,8 @@ func TestANodeThatNeverWas(t *testing.T) {
 
 // TestAnAgentThatRenews: as long as a lease is renewed, no time is too long.
 func TestAnAgentThatRenews(t *testing.T) {
-	c := start(t)
-	c.create("n1", well...)
+	c := startLifecycles(t)
+	c.create("n1", wellConditions...)
 	leases := c.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	lease, err := leases.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{})
 	if err != nil {

@@ -1,4 +1,4 @@
-package ttl_test
+package controllers_test
 
 import (
 	"testing"
@@ -13,8 +13,8 @@ import (
 	"monopod.dev/monopod/test/apitest"
 )
 
-// TestDelete: a job goes when its time is over, with its pods; not one that somebody wanted to keep in the last moment.
-func TestDelete(t *testing.T) {
+// TestEndedJobsAreDeleted: a job goes when its time is over, with its pods; not one that somebody wanted to keep in the last moment.
+func TestEndedJobsAreDeleted(t *testing.T) {
 	api := apitest.Start(t)
 	jobs := api.Client.BatchV1().Jobs("default")
 	make := func(name string) {

@@ -1,4 +1,4 @@
-package certificates_test
+package controllers_test
 
 import (
 	"context"
@@ -24,8 +24,8 @@ import (
 	"monopod.dev/monopod/test/apitest"
 )
 
-// asked makes a key, and a request for a certificate of it.
-func asked(t *testing.T, signer, name string, groups []string, usages ...certificatesv1.KeyUsage) (*certificatesv1.CertificateSigningRequest, *ecdsa.PrivateKey) {
+// askedFor makes a key, and a request for a certificate of it.
+func askedFor(t *testing.T, signer, name string, groups []string, usages ...certificatesv1.KeyUsage) (*certificatesv1.CertificateSigningRequest, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -46,8 +46,8 @@ func asked(t *testing.T, signer, name string, groups []string, usages ...certifi
 	}, key
 }
 
-// until waits for a request to be in a state.
-func until(t *testing.T, c kubernetes.Interface, name string, reached func(*certificatesv1.CertificateSigningRequest) bool) *certificatesv1.CertificateSigningRequest {
+// untilRequest waits for a request to be in a state.
+func untilRequest(t *testing.T, c kubernetes.Interface, name string, reached func(*certificatesv1.CertificateSigningRequest) bool) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), apitest.Timeout)
 	defer cancel()
@@ -73,9 +73,9 @@ func until(t *testing.T, c kubernetes.Interface, name string, reached func(*cert
 	return nil
 }
 
-func issued(r *certificatesv1.CertificateSigningRequest) bool { return len(r.Status.Certificate) > 0 }
+func isIssued(r *certificatesv1.CertificateSigningRequest) bool { return len(r.Status.Certificate) > 0 }
 
-func failed(r *certificatesv1.CertificateSigningRequest) bool {
+func hasFailed(r *certificatesv1.CertificateSigningRequest) bool {
 	for _, c := range r.Status.Conditions {
 		if c.Type == certificatesv1.CertificateFailed {
 			return true
@@ -94,7 +94,7 @@ func approve(t *testing.T, c kubernetes.Interface, r *certificatesv1.Certificate
 	}
 }
 
-func TestRequests(t *testing.T) {
+func TestCertificateRequests(t *testing.T) {
 	a := apitest.Start(t)
 	a.Control(catalog.Certificates)
 	create := func(t *testing.T, r *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
@@ -108,10 +108,10 @@ func TestRequests(t *testing.T) {
 	nodes := []string{"system:nodes"}
 
 	t.Run("an agent's client certificate works", func(t *testing.T) {
-		r, key := asked(t, certificatesv1.KubeAPIServerClientKubeletSignerName, "system:node:n9", nodes)
+		r, key := askedFor(t, certificatesv1.KubeAPIServerClientKubeletSignerName, "system:node:n9", nodes)
 		seconds := int32(3600)
 		r.Spec.ExpirationSeconds = &seconds
-		r = until(t, a.Client, create(t, r).Name, issued) // the administrator may bring nodes in
+		r = untilRequest(t, a.Client, create(t, r).Name, isIssued) // the administrator may bring nodes in
 		if c := r.Status.Conditions[0]; c.Type != certificatesv1.CertificateApproved || c.Reason != "AutoApproved" {
 			t.Errorf("condition %+v", c)
 		}
@@ -134,31 +134,31 @@ func TestRequests(t *testing.T) {
 		if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 			t.Errorf("the new agent registers: %v", err)
 		}
-		other, _ := asked(t, certificatesv1.KubeAPIServerClientKubeletSignerName, "system:node:n1", nodes)
+		other, _ := askedFor(t, certificatesv1.KubeAPIServerClientKubeletSignerName, "system:node:n1", nodes)
 		if _, err := client.CertificatesV1().CertificateSigningRequests().Create(t.Context(), other, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("it asks for the certificate of another node: %v", err)
 		}
 	})
 	t.Run("others wait for a person", func(t *testing.T) {
-		r, _ := asked(t, certificatesv1.KubeAPIServerClientSignerName, "joe", []string{"dev"})
+		r, _ := askedFor(t, certificatesv1.KubeAPIServerClientSignerName, "joe", []string{"dev"})
 		r = create(t, r)
 		if r.Spec.Username != "kubernetes-admin" {
 			t.Errorf("asked by %q", r.Spec.Username)
 		}
 		approve(t, a.Client, r)
-		until(t, a.Client, r.Name, issued)
+		untilRequest(t, a.Client, r.Name, isIssued)
 	})
 	t.Run("what the signer does not sign", func(t *testing.T) {
-		r, _ := asked(t, certificatesv1.KubeletServingSignerName, "system:node:n1", nodes, certificatesv1.UsageServerAuth)
+		r, _ := askedFor(t, certificatesv1.KubeletServingSignerName, "system:node:n1", nodes, certificatesv1.UsageServerAuth)
 		r = create(t, r)
 		approve(t, a.Client, r)
-		r = until(t, a.Client, r.Name, failed)
+		r = untilRequest(t, a.Client, r.Name, hasFailed)
 		if c := r.Status.Conditions[1]; c.Reason != "SignerValidationFailure" || !strings.Contains(c.Message, "DNS or IP subjectAltName is required") {
 			t.Errorf("condition %+v", c)
 		}
 	})
 	t.Run("nobody becomes an administrator", func(t *testing.T) {
-		r, _ := asked(t, certificatesv1.KubeAPIServerClientSignerName, "joe", []string{"system:masters"})
+		r, _ := askedFor(t, certificatesv1.KubeAPIServerClientSignerName, "joe", []string{"system:masters"})
 		if _, err := a.Client.CertificatesV1().CertificateSigningRequests().Create(t.Context(), r, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("system:masters: %v", err)
 		}
@@ -170,7 +170,7 @@ func TestRequests(t *testing.T) {
 			"spec.signerName":        func(r *certificatesv1.CertificateSigningRequest) { r.Spec.SignerName = "mine" },
 			"spec.expirationSeconds": func(r *certificatesv1.CertificateSigningRequest) { s := int32(5); r.Spec.ExpirationSeconds = &s },
 		} {
-			r, _ := asked(t, "example.com/mine", "joe", nil)
+			r, _ := askedFor(t, "example.com/mine", "joe", nil)
 			change(r)
 			if _, err := a.Client.CertificatesV1().CertificateSigningRequests().Create(t.Context(), r, metav1.CreateOptions{}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), name) {
 				t.Errorf("%s: %v", name, err)
@@ -178,7 +178,7 @@ func TestRequests(t *testing.T) {
 		}
 	})
 	t.Run("a decision is final", func(t *testing.T) {
-		r, _ := asked(t, "example.com/mine", "joe", nil)
+		r, _ := askedFor(t, "example.com/mine", "joe", nil)
 		r = create(t, r)
 		approve(t, a.Client, r)
 		r, err := a.Client.CertificatesV1().CertificateSigningRequests().Get(t.Context(), r.Name, metav1.GetOptions{})

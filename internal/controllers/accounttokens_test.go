@@ -1,4 +1,4 @@
-package accounttokens_test
+package controllers_test
 
 import (
 	"bytes"
@@ -16,8 +16,8 @@ import (
 	"monopod.dev/monopod/test/apitest"
 )
 
-// TestSecrets: a secret that names an account gets its token, and gets it back; it goes with the account, and its token with it.
-func TestSecrets(t *testing.T) {
+// TestSecretsOfAccounts: a secret that names an account gets its token, and gets it back; it goes with the account, and its token with it.
+func TestSecretsOfAccounts(t *testing.T) {
 	api := apitest.Start(t)
 	api.Control(catalog.AccountTokens)
 	ctx, core := t.Context(), api.Client.CoreV1()
@@ -62,7 +62,7 @@ func TestSecrets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return name(ctx, client)
+		return userName(ctx, client)
 	}
 
 	robot := account("robot")
@@ -121,8 +121,8 @@ func TestSecrets(t *testing.T) {
 	})
 }
 
-// name is who the API server takes a client for.
-func name(ctx context.Context, client kubernetes.Interface) (string, error) {
+// userName is who the API server takes a client for.
+func userName(ctx context.Context, client kubernetes.Interface) (string, error) {
 	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		return "", err

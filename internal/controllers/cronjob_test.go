@@ -1,4 +1,4 @@
-package cronjob_test
+package controllers_test
 
 import (
 	"context"
@@ -19,16 +19,12 @@ import (
 	"monopod.dev/monopod/test/apitest"
 )
 
-var (
-	ours     = []string{catalog.CronJob, catalog.Job, catalog.GarbageCollector}
-	cronJobs = batchv1.SchemeGroupVersion.WithResource("cronjobs")
-	jobs     = batchv1.SchemeGroupVersion.WithResource("jobs")
-)
+var ofCronJobs = []string{catalog.CronJob, catalog.Job, catalog.GarbageCollector}
 
-type world struct{ *apitest.API }
+type cronJobs struct{ *apitest.API }
 
 // yearly makes a cron job that was last looked at three years ago, of jobs that have nothing to do, or that wait.
-func (w world) yearly(name string, waits bool, change ...func(*batchv1.CronJob)) {
+func (w cronJobs) yearly(name string, waits bool, change ...func(*batchv1.CronJob)) {
 	w.Helper()
 	client := w.Client.BatchV1().CronJobs("default")
 	cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.CronJobSpec{
@@ -55,14 +51,14 @@ func (w world) yearly(name string, waits bool, change ...func(*batchv1.CronJob))
 	w.patch(name, `{"spec":{"suspend":false}}`)
 }
 
-func (w world) patch(name, data string) {
+func (w cronJobs) patch(name, data string) {
 	w.Helper()
 	if _, err := w.Client.BatchV1().CronJobs("default").Patch(w.Context(), name, types.MergePatchType, []byte(data), metav1.PatchOptions{}); err != nil {
 		w.Fatal(err)
 	}
 }
 
-func (w world) await(name, what string, wanted func(*batchv1.CronJob) bool) *batchv1.CronJob {
+func (w cronJobs) await(name, what string, wanted func(*batchv1.CronJob) bool) *batchv1.CronJob {
 	w.Helper()
 	var last *batchv1.CronJob
 	w.AwaitChange(func(ctx context.Context) bool {
@@ -71,12 +67,12 @@ func (w world) await(name, what string, wanted func(*batchv1.CronJob) bool) *bat
 			w.Fatal(err)
 		}
 		return wanted(last)
-	}, func() string { return fmt.Sprintf("cron job %s does not become %s: %+v", name, what, last.Status) }, cronJobs, "default")
+	}, func() string { return fmt.Sprintf("cron job %s does not become %s: %+v", name, what, last.Status) }, cronJobResource, "default")
 	return last
 }
 
 // jobsOf are the jobs of a cron job.
-func (w world) jobsOf(cj *batchv1.CronJob) (all []batchv1.Job) {
+func (w cronJobs) jobsOf(cj *batchv1.CronJob) (all []batchv1.Job) {
 	w.Helper()
 	list, err := w.Client.BatchV1().Jobs("default").List(w.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -94,8 +90,8 @@ func (w world) jobsOf(cj *batchv1.CronJob) (all []batchv1.Job) {
 func thisYear() time.Time { return time.Date(time.Now().UTC().Year(), 1, 1, 0, 0, 0, 0, time.UTC) }
 
 func TestCronJob(t *testing.T) {
-	w := world{apitest.Start(t)}
-	w.Control(ours...)
+	w := cronJobs{apitest.Start(t)}
+	w.Control(ofCronJobs...)
 	w.yearly("done", false)
 	cj := w.await("done", "done", func(cj *batchv1.CronJob) bool {
 		return len(cj.Status.Active) == 0 && cj.Status.LastSuccessfulTime != nil
@@ -126,8 +122,8 @@ func TestCronJob(t *testing.T) {
 			}
 		}
 		return len(all) == 3 && finished == 3
-	}, func() string { return fmt.Sprintf("there are %d jobs", len(all)) }, jobs, "default")
-	w.AwaitGone(jobs, "default", fmt.Sprintf("done-%d", thisYear().Unix()/60)) // it was without a start, as they are, and is the first by name
+	}, func() string { return fmt.Sprintf("there are %d jobs", len(all)) }, jobResource, "default")
+	w.AwaitGone(jobResource, "default", fmt.Sprintf("done-%d", thisYear().Unix()/60)) // it was without a start, as they are, and is the first by name
 
 	w.yearly("waits", true)
 	w.await("waits", "active", func(cj *batchv1.CronJob) bool { return len(cj.Status.Active) == 1 })
@@ -144,7 +140,7 @@ func TestCronJob(t *testing.T) {
 		first := cj.Status.Active[0]
 		w.patch(low, `{"spec":{"schedule":"@every 1s"}}`)
 		if policy == batchv1.ReplaceConcurrent {
-			w.AwaitGone(jobs, "default", first.Name)
+			w.AwaitGone(jobResource, "default", first.Name)
 			w.await(low, "active with another one", func(cj *batchv1.CronJob) bool {
 				return len(cj.Status.Active) == 1 && cj.Status.Active[0].UID != first.UID
 			})
@@ -160,14 +156,14 @@ func TestCronJob(t *testing.T) {
 	}
 }
 
-// TestEditedSchedule: no job is made for a moment before its schedule was there, and one for the first after it, whether a controller runs meanwhile or not.
-func TestEditedSchedule(t *testing.T) {
-	w := world{apitest.Start(t)}
+// TestCronJobEditedSchedule: no job is made for a moment before its schedule was there, and one for the first after it, whether a controller runs meanwhile or not.
+func TestCronJobEditedSchedule(t *testing.T) {
+	w := cronJobs{apitest.Start(t)}
 	for _, runs := range []bool{true, false} {
 		name := fmt.Sprint("edited-", runs)
 		stop := func() {}
 		if runs {
-			stop = w.Control(ours...)
+			stop = w.Control(ofCronJobs...)
 		}
 		w.yearly(name, true, func(cj *batchv1.CronJob) { cj.Spec.Schedule, cj.Spec.TimeZone = "0 0 31 12 *", ptr.To("Etc/UTC") })
 		if runs {
@@ -178,7 +174,7 @@ func TestEditedSchedule(t *testing.T) {
 		w.patch(name, `{"spec":{"timeZone":"Europe/Berlin"}}`)
 		w.patch(name, `{"spec":{"schedule":"@every 1s"}}`)
 		if !runs {
-			stop = w.Control(ours...)
+			stop = w.Control(ofCronJobs...)
 		}
 		cj := w.await(name, "at a time after the edit", func(cj *batchv1.CronJob) bool {
 			return cj.Status.LastScheduleTime.After(before)
@@ -193,9 +189,9 @@ func TestEditedSchedule(t *testing.T) {
 	}
 }
 
-// TestStopsAtEveryStep: a controller that ends at any step, and begins anew, makes one job of each time, and knows of it.
-func TestStopsAtEveryStep(t *testing.T) {
-	w := world{apitest.Start(t)}
+// TestCronJobStopsAtEveryStep: a controller that ends at any step, and begins anew, makes one job of each time, and knows of it.
+func TestCronJobStopsAtEveryStep(t *testing.T) {
+	w := cronJobs{apitest.Start(t)}
 	for _, step := range []string{"create", "created", "tell", "told"} {
 		reached, over := make(chan struct{}), make(chan struct{})
 		var once sync.Once
@@ -204,7 +200,7 @@ func TestStopsAtEveryStep(t *testing.T) {
 			<-over
 			return errors.New("the end")
 		})
-		stop := w.Control(ours...)
+		stop := w.Control(ofCronJobs...)
 		w.yearly(step, true)
 		select {
 		case <-reached:
@@ -219,7 +215,7 @@ func TestStopsAtEveryStep(t *testing.T) {
 		close(over)
 		<-ended
 		disarm()
-		stop = w.Control(ours...)
+		stop = w.Control(ofCronJobs...)
 		cj := w.await(step, "active", func(cj *batchv1.CronJob) bool {
 			return len(cj.Status.Active) == 1 && cj.Status.LastScheduleTime.Time.Equal(thisYear())
 		})

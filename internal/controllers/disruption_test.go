@@ -1,4 +1,4 @@
-package disruption_test
+package controllers_test
 
 import (
 	"context"
@@ -22,19 +22,19 @@ import (
 	"monopod.dev/monopod/test/apitest"
 )
 
-// world is an API server with controllers, and a namespace of its own.
-type world struct {
+// budgets is an API server with controllers, and a namespace of its own.
+type budgets struct {
 	*apitest.API
 	namespace string
 }
 
-func newWorld(t *testing.T) *world {
+func newBudgets(t *testing.T) *budgets {
 	t.Helper()
-	return &world{API: apitest.StartIn(t, "apps"), namespace: "apps"}
+	return &budgets{API: apitest.StartIn(t, "apps"), namespace: "apps"}
 }
 
 // budget makes one for the pods of an application.
-func (w *world) budget(name, app string, minAvailable, maxUnavailable string) {
+func (w *budgets) budget(name, app string, minAvailable, maxUnavailable string) {
 	w.Helper()
 	b := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -52,7 +52,7 @@ func (w *world) budget(name, app string, minAvailable, maxUnavailable string) {
 }
 
 // await waits until the status of a budget is as told.
-func (w *world) await(name, want string) *policyv1.PodDisruptionBudget {
+func (w *budgets) await(name, want string) *policyv1.PodDisruptionBudget {
 	w.Helper()
 	var last *policyv1.PodDisruptionBudget
 	w.AwaitChange(func(ctx context.Context) bool {
@@ -61,13 +61,15 @@ func (w *world) await(name, want string) *policyv1.PodDisruptionBudget {
 			w.Fatal(err)
 		}
 		last = b
-		return tell(b) == want
-	}, func() string { return fmt.Sprintf("budget %s is %q, not %q: %+v", name, tell(last), want, last.Status) },
+		return tellBudget(b) == want
+	}, func() string {
+		return fmt.Sprintf("budget %s is %q, not %q: %+v", name, tellBudget(last), want, last.Status)
+	},
 		policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"), w.namespace)
 	return last
 }
 
-func tell(b *policyv1.PodDisruptionBudget) string {
+func tellBudget(b *policyv1.PodDisruptionBudget) string {
 	condition := meta.FindStatusCondition(b.Status.Conditions, policyv1.DisruptionAllowedCondition)
 	if condition == nil {
 		return "nothing yet"
@@ -80,7 +82,7 @@ func tell(b *policyv1.PodDisruptionBudget) string {
 }
 
 // event waits for one of a reason about an object.
-func (w *world) event(name, reason string) {
+func (w *budgets) event(name, reason string) {
 	w.Helper()
 	var last string
 	w.AwaitChange(func(ctx context.Context) bool {
@@ -99,7 +101,7 @@ func (w *world) event(name, reason string) {
 	}, func() string { return fmt.Sprintf("%s has no event %s, but%s", name, reason, last) }, corev1.SchemeGroupVersion.WithResource("events"), w.namespace)
 }
 
-func (w *world) deployment(name string, replicas int32) {
+func (w *budgets) deployment(name string, replicas int32) {
 	w.Helper()
 	of := map[string]string{"app": name}
 	if _, err := w.Client.AppsV1().Deployments(w.namespace).Create(w.Context(), &appsv1.Deployment{
@@ -112,7 +114,7 @@ func (w *world) deployment(name string, replicas int32) {
 	}
 }
 
-func (w *world) pod(name, app string, owner *metav1.OwnerReference) *corev1.Pod {
+func (w *budgets) pod(name, app string, owner *metav1.OwnerReference) *corev1.Pod {
 	w.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": app}},
@@ -128,12 +130,10 @@ func (w *world) pod(name, app string, owner *metav1.OwnerReference) *corev1.Pod 
 	return pod
 }
 
-func all(*corev1.Pod) bool { return true }
-
-// TestDeployment: a budget follows its pods, evictions, the size of their deployment, and a controller that begins anew.
-func TestDeployment(t *testing.T) {
-	w := newWorld(t)
-	w.Agent(all)
+// TestBudgetOfADeployment: a budget follows its pods, evictions, the size of their deployment, and a controller that begins anew.
+func TestBudgetOfADeployment(t *testing.T) {
+	w := newBudgets(t)
+	w.Agent(everyPod)
 	w.Control(catalog.Deployment, catalog.ReplicaSet, catalog.PodGC)
 	stop := w.Control(catalog.Disruption)
 	w.budget("web", "web", "", "1")
@@ -174,10 +174,10 @@ func TestDeployment(t *testing.T) {
 	}
 }
 
-// TestOwners: pods without an owner that says how many there should be.
-func TestOwners(t *testing.T) {
-	w := newWorld(t)
-	w.Agent(all)
+// TestBudgetsOfOwners: pods without an owner that says how many there should be.
+func TestBudgetsOfOwners(t *testing.T) {
+	w := newBudgets(t)
+	w.Agent(everyPod)
 	w.Control(catalog.Disruption)
 	w.budget("number", "alone", "1", "")
 	w.budget("share", "alone", "", "1")
@@ -213,10 +213,10 @@ func TestOwners(t *testing.T) {
 	w.event("job", "CalculateExpectedPodCountFailed")
 }
 
-// TestNotDeleted: who was let go or marked and is not deleted is as the others again.
-func TestNotDeleted(t *testing.T) {
-	w := newWorld(t)
-	w.Agent(all)
+// TestBudgetOfAPodThatIsNotDeleted: who was let go or marked and is not deleted is as the others again.
+func TestBudgetOfAPodThatIsNotDeleted(t *testing.T) {
+	w := newBudgets(t)
+	w.Agent(everyPod)
 	w.pod("one", "a", nil)
 	w.pod("two", "a", nil)
 	w.budget("a", "a", "1", "")

@@ -1,4 +1,4 @@
-package namespace_test
+package controllers_test
 
 import (
 	"context"
@@ -18,13 +18,13 @@ import (
 	"monopod.dev/monopod/test/apitest"
 )
 
-// poor is the discovery of a server whose resources have no deletecollection, and which does not know one of its groups until it is healed.
-type poor struct {
+// poorDiscovery is the discovery of a server whose resources have no deletecollection, and which does not know one of its groups until it is healed.
+type poorDiscovery struct {
 	real   namespace.Discovery
 	healed atomic.Bool
 }
 
-func (p *poor) ServerPreferredNamespacedResourcesWithContext(ctx context.Context) ([]*metav1.APIResourceList, error) {
+func (p *poorDiscovery) ServerPreferredNamespacedResourcesWithContext(ctx context.Context) ([]*metav1.APIResourceList, error) {
 	lists, err := p.real.ServerPreferredNamespacedResourcesWithContext(ctx)
 	for _, l := range lists {
 		for i := range l.APIResources {
@@ -39,13 +39,13 @@ func (p *poor) ServerPreferredNamespacedResourcesWithContext(ctx context.Context
 
 // TestWhatIsNotKnownHoldsANamespace: what can be deleted is, and the namespace stays until all is known.
 func TestWhatIsNotKnownHoldsANamespace(t *testing.T) {
-	w := world{apitest.Start(t)}
+	w := namespaces{apitest.Start(t)}
 	known, err := discovery.NewDiscoveryClientForConfig(w.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	factory := informers.NewSharedInformerFactory(w.Client, 0)
-	p := &poor{real: known}
+	p := &poorDiscovery{real: known}
 	c, err := namespace.New(namespace.Config{
 		Client: w.Client, Metadata: w.Metadata, Discovery: p, Namespaces: factory.Core().V1().Namespaces(), Log: slog.New(slog.DiscardHandler),
 	})
@@ -69,9 +69,9 @@ func TestWhatIsNotKnownHoldsANamespace(t *testing.T) {
 	w.configMap("doomed", "b")
 	w.delete("doomed")
 	w.untilCondition("doomed", corev1.NamespaceDeletionDiscoveryFailure, "Discovery failed for some groups, 1 failing: ")
-	w.AwaitGone(configMaps, "doomed", "a")
-	w.AwaitGone(configMaps, "doomed", "b")
+	w.AwaitGone(configMapResource, "doomed", "a")
+	w.AwaitGone(configMapResource, "doomed", "b")
 	w.untilCondition("doomed", corev1.NamespaceContentRemaining, "")
 	p.healed.Store(true)
-	w.AwaitGone(namespaces, "", "doomed")
+	w.AwaitGone(namespaceResource, "", "doomed")
 }

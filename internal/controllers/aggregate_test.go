@@ -1,4 +1,4 @@
-package aggregate_test
+package controllers_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/aggregate"
 )
 
-func serve(t *testing.T) kubernetes.Interface {
+func serveRoles(t *testing.T) kubernetes.Interface {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "mp-agg-") // short, because etcd's socket is in it
 	if err != nil {
@@ -33,7 +33,7 @@ func serve(t *testing.T) kubernetes.Interface {
 	if err != nil {
 		t.Fatal(err)
 	}
-	background(t, s.Run)
+	aggregateBeside(t, s.Run)
 	select {
 	case <-s.Ready():
 	case <-time.After(time.Minute):
@@ -46,8 +46,8 @@ func serve(t *testing.T) kubernetes.Interface {
 	return client
 }
 
-// background runs something until the test ends.
-func background(t *testing.T, run func(context.Context) error) {
+// aggregateBeside runs something until the test ends.
+func aggregateBeside(t *testing.T, run func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- run(ctx) }()
@@ -59,22 +59,22 @@ func background(t *testing.T, run func(context.Context) error) {
 	})
 }
 
-func start(t *testing.T, client kubernetes.Interface) {
+func startAggregate(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	shared := informers.NewSharedInformerFactory(client, 0)
 	c, err := aggregate.New(aggregate.Config{Client: client.RbacV1(), ClusterRoles: shared.Rbac().V1().ClusterRoles(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	background(t, func(ctx context.Context) error {
+	aggregateBeside(t, func(ctx context.Context) error {
 		shared.StartWithContext(ctx)
 		defer shared.Shutdown()
 		return c.Run(ctx)
 	})
 }
 
-// until waits for a version of a role that is right.
-func until(t *testing.T, client kubernetes.Interface, name string, right func(*rbacv1.ClusterRole) bool) {
+// untilRole waits for a version of a role that is right.
+func untilRole(t *testing.T, client kubernetes.Interface, name string, right func(*rbacv1.ClusterRole) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -98,7 +98,7 @@ func until(t *testing.T, client kubernetes.Interface, name string, right func(*r
 	}
 }
 
-func has(rule rbacv1.PolicyRule) func(*rbacv1.ClusterRole) bool {
+func hasRule(rule rbacv1.PolicyRule) func(*rbacv1.ClusterRole) bool {
 	return func(role *rbacv1.ClusterRole) bool {
 		for _, r := range role.Rules {
 			if apiequality.Semantic.DeepEqual(r, rule) {
@@ -109,10 +109,10 @@ func has(rule rbacv1.PolicyRule) func(*rbacv1.ClusterRole) bool {
 	}
 }
 
-func TestAggregate(t *testing.T) {
-	client := serve(t)
-	before := versions(t, client)
-	start(t, client)
+func TestAggregatedRoles(t *testing.T) {
+	client := serveRoles(t)
+	before := roleVersions(t, client)
+	startAggregate(t, client)
 	roles := client.RbacV1().ClusterRoles()
 	widgets := rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{"example.com"}, Resources: []string{"widgets"}}
 	own := &rbacv1.ClusterRole{
@@ -124,10 +124,10 @@ func TestAggregate(t *testing.T) {
 	}
 	// view is in edit, and edit in admin.
 	for _, name := range []string{"view", "edit", "admin"} {
-		until(t, client, name, has(widgets))
+		untilRole(t, client, name, hasRule(widgets))
 	}
 	// What the API server began with was right: nothing else has changed.
-	after := versions(t, client)
+	after := roleVersions(t, client)
 	for name, version := range before {
 		if changed := after[name] != version; changed != (name == "view" || name == "edit" || name == "admin") {
 			t.Errorf("role %s: changed %v", name, changed)
@@ -138,12 +138,12 @@ func TestAggregate(t *testing.T) {
 	if _, err := roles.Patch(t.Context(), "view", types.MergePatchType, []byte(`{"rules":[]}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, client, "view", has(widgets))
+	untilRole(t, client, "view", hasRule(widgets))
 	if _, err := roles.Patch(t.Context(), "widgets", types.MergePatchType, []byte(`{"metadata":{"labels":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"view", "edit", "admin"} {
-		until(t, client, name, func(role *rbacv1.ClusterRole) bool { return !has(widgets)(role) })
+		untilRole(t, client, name, func(role *rbacv1.ClusterRole) bool { return !hasRule(widgets)(role) })
 	}
 
 	// A role of nobody's rules has none.
@@ -154,10 +154,10 @@ func TestAggregate(t *testing.T) {
 	if _, err := roles.Create(t.Context(), none, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, client, "none", func(role *rbacv1.ClusterRole) bool { return len(role.Rules) == 0 })
+	untilRole(t, client, "none", func(role *rbacv1.ClusterRole) bool { return len(role.Rules) == 0 })
 }
 
-func versions(t *testing.T, client kubernetes.Interface) map[string]string {
+func roleVersions(t *testing.T, client kubernetes.Interface) map[string]string {
 	t.Helper()
 	list, err := client.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -170,7 +170,7 @@ func versions(t *testing.T, client kubernetes.Interface) map[string]string {
 	return all
 }
 
-func TestRules(t *testing.T) {
+func TestAggregatedRules(t *testing.T) {
 	role := func(name, label string, resources ...string) *rbacv1.ClusterRole {
 		r := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{label: "yes"}}}
 		for _, resource := range resources {

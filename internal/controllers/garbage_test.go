@@ -1,4 +1,4 @@
-package garbage_test
+package controllers_test
 
 import (
 	"context"
@@ -14,23 +14,15 @@ import (
 	"monopod.dev/monopod/test/apitest"
 )
 
-const hold = "example.com/hold"
+type owners struct{ *apitest.API }
 
-var (
-	configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
-	secrets    = corev1.SchemeGroupVersion.WithResource("secrets")
-	nodes      = corev1.SchemeGroupVersion.WithResource("nodes")
-)
-
-type world struct{ *apitest.API }
-
-// owner is a reference to a config map.
-func owner(c *corev1.ConfigMap, blocks bool) metav1.OwnerReference {
+// ownedBy is a reference to a config map.
+func ownedBy(c *corev1.ConfigMap, blocks bool) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: c.Name, UID: c.UID, BlockOwnerDeletion: &blocks}
 }
 
 // configMap makes a config map in a namespace; it is an owner in most tests.
-func (w world) configMap(namespace, name string, change func(*metav1.ObjectMeta), owners ...metav1.OwnerReference) *corev1.ConfigMap {
+func (w owners) configMap(namespace, name string, change func(*metav1.ObjectMeta), owners ...metav1.OwnerReference) *corev1.ConfigMap {
 	w.Helper()
 	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owners}}
 	if change != nil {
@@ -44,7 +36,7 @@ func (w world) configMap(namespace, name string, change func(*metav1.ObjectMeta)
 }
 
 // secret makes a secret in default; it is a dependent in most tests.
-func (w world) secret(name string, change func(*metav1.ObjectMeta), owners ...metav1.OwnerReference) *corev1.Secret {
+func (w owners) secret(name string, change func(*metav1.ObjectMeta), owners ...metav1.OwnerReference) *corev1.Secret {
 	w.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owners}}
 	if change != nil {
@@ -57,14 +49,14 @@ func (w world) secret(name string, change func(*metav1.ObjectMeta), owners ...me
 	return s
 }
 
-func (w world) delete(configMap string, policy metav1.DeletionPropagation) {
+func (w owners) delete(configMap string, policy metav1.DeletionPropagation) {
 	w.Helper()
 	if err := w.Client.CoreV1().ConfigMaps("default").Delete(w.Context(), configMap, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
 		w.Fatal(err)
 	}
 }
 
-func (w world) letGo(secret string) {
+func (w owners) letGo(secret string) {
 	w.Helper()
 	_, err := w.Client.CoreV1().Secrets("default").Patch(w.Context(), secret, types.JSONPatchType,
 		[]byte(`[{"op":"remove","path":"/metadata/finalizers"}]`), metav1.PatchOptions{})
@@ -74,16 +66,16 @@ func (w world) letGo(secret string) {
 }
 
 // settle waits until the collector has come to what was changed before: it collects something that came last.
-func (w world) settle() {
+func (w owners) settle() {
 	w.Helper()
 	name := "zz-last"
 	c := w.configMap("default", name, nil)
-	w.secret(name, nil, owner(c, false))
+	w.secret(name, nil, ownedBy(c, false))
 	w.delete(name, metav1.DeletePropagationBackground)
-	w.AwaitGone(secrets, "default", name)
+	w.AwaitGone(secretResource, "default", name)
 }
 
-func (w world) stays(secret string) *corev1.Secret {
+func (w owners) stays(secret string) *corev1.Secret {
 	w.Helper()
 	s, err := w.Client.CoreV1().Secrets("default").Get(w.Context(), secret, metav1.GetOptions{})
 	if err != nil || s.DeletionTimestamp != nil {
@@ -94,38 +86,38 @@ func (w world) stays(secret string) *corev1.Secret {
 
 func held(m *metav1.ObjectMeta) { m.Finalizers = []string{hold} }
 
-func TestBackground(t *testing.T) {
-	w := world{apitest.Start(t)}
+func TestGarbageInTheBackground(t *testing.T) {
+	w := owners{apitest.Start(t)}
 	w.Control(catalog.GarbageCollector)
 	a, b := w.configMap("default", "a", nil), w.configMap("default", "b", nil)
-	child := w.configMap("default", "child", nil, owner(a, true))
-	w.secret("grandchild", nil, owner(child, true))
-	w.secret("of-both", nil, owner(a, true), owner(b, true))
+	child := w.configMap("default", "child", nil, ownedBy(a, true))
+	w.secret("grandchild", nil, ownedBy(child, true))
+	w.secret("of-both", nil, ownedBy(a, true), ownedBy(b, true))
 	w.secret("of-nobody", nil)
 	w.delete("a", metav1.DeletePropagationBackground)
-	w.AwaitGone(configMaps, "default", "child")
-	w.AwaitGone(secrets, "default", "grandchild")
-	w.Await(secrets, "default", "of-both", "owned by b alone", func(o *metav1.PartialObjectMetadata) bool {
+	w.AwaitGone(configMapResource, "default", "child")
+	w.AwaitGone(secretResource, "default", "grandchild")
+	w.Await(secretResource, "default", "of-both", "owned by b alone", func(o *metav1.PartialObjectMetadata) bool {
 		return len(o.OwnerReferences) == 1 && o.OwnerReferences[0].Name == "b"
 	})
 	w.settle()
 	w.stays("of-nobody")
 	w.stays("of-both")
 	w.delete("b", metav1.DeletePropagationBackground)
-	w.AwaitGone(secrets, "default", "of-both")
+	w.AwaitGone(secretResource, "default", "of-both")
 }
 
-func TestForeground(t *testing.T) {
-	w := world{apitest.Start(t)}
+func TestGarbageInTheForeground(t *testing.T) {
+	w := owners{apitest.Start(t)}
 	w.Control(catalog.GarbageCollector)
 	a := w.configMap("default", "a", nil)
-	child := w.configMap("default", "child", nil, owner(a, true))
-	w.secret("grandchild", held, owner(child, true))
-	w.secret("unblocking", held, owner(a, false))
+	child := w.configMap("default", "child", nil, ownedBy(a, true))
+	w.secret("grandchild", held, ownedBy(child, true))
+	w.secret("unblocking", held, ownedBy(a, false))
 	w.settle() // changes of several kinds come in no order
 	w.delete("a", metav1.DeletePropagationForeground)
 	for _, s := range []string{"grandchild", "unblocking"} {
-		w.Await(secrets, "default", s, "deleted", func(o *metav1.PartialObjectMetadata) bool { return o.DeletionTimestamp != nil })
+		w.Await(secretResource, "default", s, "deleted", func(o *metav1.PartialObjectMetadata) bool { return o.DeletionTimestamp != nil })
 	}
 	w.settle()
 	for _, c := range []string{"a", "child"} {
@@ -135,38 +127,38 @@ func TestForeground(t *testing.T) {
 		}
 	}
 	w.letGo("grandchild")
-	w.AwaitGone(configMaps, "default", "child")
-	w.AwaitGone(configMaps, "default", "a") // though one is left that does not block it
+	w.AwaitGone(configMapResource, "default", "child")
+	w.AwaitGone(configMapResource, "default", "a") // though one is left that does not block it
 	w.letGo("unblocking")
-	w.AwaitGone(secrets, "default", "unblocking")
+	w.AwaitGone(secretResource, "default", "unblocking")
 }
 
-// TestACircleEnds: two that own each other, and wait for each other.
-func TestACircleEnds(t *testing.T) {
-	w := world{apitest.Start(t)}
+// TestACircleOfOwnersEnds: two that own each other, and wait for each other.
+func TestACircleOfOwnersEnds(t *testing.T) {
+	w := owners{apitest.Start(t)}
 	w.Control(catalog.GarbageCollector)
 	a := w.configMap("default", "a", nil)
-	b := w.configMap("default", "b", nil, owner(a, true))
-	a.OwnerReferences = []metav1.OwnerReference{owner(b, true)}
+	b := w.configMap("default", "b", nil, ownedBy(a, true))
+	a.OwnerReferences = []metav1.OwnerReference{ownedBy(b, true)}
 	if _, err := w.Client.CoreV1().ConfigMaps("default").Update(t.Context(), a, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.settle()
 	w.delete("a", metav1.DeletePropagationForeground)
-	w.AwaitGone(configMaps, "default", "a")
-	w.AwaitGone(configMaps, "default", "b")
+	w.AwaitGone(configMapResource, "default", "a")
+	w.AwaitGone(configMapResource, "default", "b")
 }
 
 // TestCirclesThatAreDeletedTogetherEnd: each waits for the next one, and the last one, which may be the only one, for the first.
 func TestCirclesThatAreDeletedTogetherEnd(t *testing.T) {
-	w := world{apitest.Start(t)}
+	w := owners{apitest.Start(t)}
 	names := []string{"a", "b", "c"}
 	all := map[string]*corev1.ConfigMap{}
 	for _, name := range append(names, "alone") {
 		all[name] = w.configMap("default", name, nil)
 	}
 	for name, of := range map[string]string{"a": "b", "b": "c", "c": "a", "alone": "alone"} {
-		all[name].OwnerReferences = []metav1.OwnerReference{owner(all[of], true)}
+		all[name].OwnerReferences = []metav1.OwnerReference{ownedBy(all[of], true)}
 		if _, err := w.Client.CoreV1().ConfigMaps("default").Update(t.Context(), all[name], metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -174,19 +166,19 @@ func TestCirclesThatAreDeletedTogetherEnd(t *testing.T) {
 	}
 	w.Control(catalog.GarbageCollector)
 	for name := range all {
-		w.AwaitGone(configMaps, "default", name)
+		w.AwaitGone(configMapResource, "default", name)
 	}
 }
 
-func TestOrphan(t *testing.T) {
-	w := world{apitest.Start(t)}
+func TestOrphans(t *testing.T) {
+	w := owners{apitest.Start(t)}
 	w.Control(catalog.GarbageCollector)
 	a, b := w.configMap("default", "a", nil), w.configMap("default", "b", nil)
-	w.secret("child", nil, owner(a, true))
-	w.secret("of-both", nil, owner(a, true), owner(b, true))
+	w.secret("child", nil, ownedBy(a, true))
+	w.secret("of-both", nil, ownedBy(a, true), ownedBy(b, true))
 	w.settle() // as above
 	w.delete("a", metav1.DeletePropagationOrphan)
-	w.AwaitGone(configMaps, "default", "a")
+	w.AwaitGone(configMapResource, "default", "a")
 	w.settle()
 	if s := w.stays("child"); len(s.OwnerReferences) > 0 {
 		t.Errorf("the orphan has owners: %v", s.OwnerReferences)
@@ -197,40 +189,40 @@ func TestOrphan(t *testing.T) {
 }
 
 func TestAnOwnerThatIsNotThere(t *testing.T) {
-	w := world{apitest.Start(t)}
+	w := owners{apitest.Start(t)}
 	w.Control(catalog.GarbageCollector)
 	gone := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "gone", UID: "0b3a8c6e-5d1f-4a52-9f5a-1f2d3c4b5a69"}}
-	w.secret("of-nobody", nil, owner(gone, false))
-	w.AwaitGone(secrets, "default", "of-nobody")
+	w.secret("of-nobody", nil, ownedBy(gone, false))
+	w.AwaitGone(secretResource, "default", "of-nobody")
 
 	// One of the same name is another one.
 	w.configMap("default", "gone", nil)
-	w.secret("of-another", nil, owner(gone, false))
-	w.AwaitGone(secrets, "default", "of-another")
+	w.secret("of-another", nil, ownedBy(gone, false))
+	w.AwaitGone(secretResource, "default", "of-another")
 }
 
 // TestAnOwnerThatIsMadeAnew: the dependents of the old one are not the new one's.
 func TestAnOwnerThatIsMadeAnew(t *testing.T) {
-	w := world{apitest.Start(t)}
+	w := owners{apitest.Start(t)}
 	stop := w.Control(catalog.GarbageCollector)
 	a := w.configMap("default", "a", nil)
-	w.secret("old", nil, owner(a, true))
+	w.secret("old", nil, ownedBy(a, true))
 	w.settle()
 	stop() // nobody sees that the first one goes
 	w.delete("a", metav1.DeletePropagationBackground)
 	a = w.configMap("default", "a", nil)
-	w.secret("new", nil, owner(a, true))
+	w.secret("new", nil, ownedBy(a, true))
 	w.Control(catalog.GarbageCollector)
-	w.AwaitGone(secrets, "default", "old")
+	w.AwaitGone(secretResource, "default", "old")
 	w.settle()
 	w.stays("new")
 }
 
-func TestAKindThatNobodyKnowsIsNoReason(t *testing.T) {
-	w := world{apitest.Start(t)}
+func TestAnOwnersKindThatNobodyKnowsIsNoReason(t *testing.T) {
+	w := owners{apitest.Start(t)}
 	w.Control(catalog.GarbageCollector)
 	a := w.configMap("default", "a", nil)
-	w.secret("s", nil, owner(a, true), metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Widget", Name: "w", UID: "0b3a8c6e-5d1f-4a52-9f5a-1f2d3c4b5a69"})
+	w.secret("s", nil, ownedBy(a, true), metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Widget", Name: "w", UID: "0b3a8c6e-5d1f-4a52-9f5a-1f2d3c4b5a69"})
 	w.delete("a", metav1.DeletePropagationBackground)
 	w.settle()
 	w.stays("s")
@@ -238,23 +230,23 @@ func TestAKindThatNobodyKnowsIsNoReason(t *testing.T) {
 
 // TestOwnersInOtherNamespaces are none, and owners in a namespace are none for an object that is in none, which is left alone.
 func TestOwnersInOtherNamespaces(t *testing.T) {
-	w := world{apitest.Start(t)}
+	w := owners{apitest.Start(t)}
 	w.Control(catalog.GarbageCollector)
 	far := w.configMap("kube-system", "far", nil)
 	w.settle() // it has been seen
-	w.secret("s", nil, owner(far, true))
-	w.AwaitGone(secrets, "default", "s")
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", OwnerReferences: []metav1.OwnerReference{owner(far, true)}}}
+	w.secret("s", nil, ownedBy(far, true))
+	w.AwaitGone(secretResource, "default", "s")
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", OwnerReferences: []metav1.OwnerReference{ownedBy(far, true)}}}
 	if _, err := w.Client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.untilStray("Secret", "s", string(far.UID), `does not exist in namespace "default"`)
 	w.untilStray("Node", "n1", string(far.UID), `does not exist in namespace ""`)
-	w.Await(nodes, "", "n1", "left alone", func(o *metav1.PartialObjectMetadata) bool { return o != nil && o.DeletionTimestamp == nil })
+	w.Await(nodeResource, "", "n1", "left alone", func(o *metav1.PartialObjectMetadata) bool { return o != nil && o.DeletionTimestamp == nil })
 }
 
 // untilStray waits for an event that tells of an owner that cannot be.
-func (w world) untilStray(kind, name string, words ...string) {
+func (w owners) untilStray(kind, name string, words ...string) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), apitest.Timeout)
 	defer cancel()
@@ -279,25 +271,25 @@ func (w world) untilStray(kind, name string, words ...string) {
 
 // TestANewCollectorGoesOn with what another one has left in the middle.
 func TestANewCollectorGoesOn(t *testing.T) {
-	w := world{apitest.Start(t)}
+	w := owners{apitest.Start(t)}
 	front, orphanage := w.configMap("default", "front", nil), w.configMap("default", "orphanage", nil)
-	w.secret("held", held, owner(front, true))
-	w.secret("free", nil, owner(front, true))
-	w.secret("orphan", nil, owner(orphanage, true))
+	w.secret("held", held, ownedBy(front, true))
+	w.secret("free", nil, ownedBy(front, true))
+	w.secret("orphan", nil, ownedBy(orphanage, true))
 	before := goleak.IgnoreCurrent()
 	stop := w.Control(catalog.GarbageCollector)
 	w.delete("front", metav1.DeletePropagationForeground)
-	w.AwaitGone(secrets, "default", "free")
+	w.AwaitGone(secretResource, "default", "free")
 	stop()
 	// The server's watch cache lets a timer of three seconds run out after a list.
 	goleak.VerifyNone(t, before, goleak.IgnoreTopFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2"))
 
 	w.letGo("held")
 	w.delete("orphanage", metav1.DeletePropagationOrphan)
-	w.Await(configMaps, "default", "front", "waiting for somebody", func(o *metav1.PartialObjectMetadata) bool { return o != nil })
+	w.Await(configMapResource, "default", "front", "waiting for somebody", func(o *metav1.PartialObjectMetadata) bool { return o != nil })
 	w.Control(catalog.GarbageCollector)
-	w.AwaitGone(configMaps, "default", "front")
-	w.AwaitGone(configMaps, "default", "orphanage")
+	w.AwaitGone(configMapResource, "default", "front")
+	w.AwaitGone(configMapResource, "default", "orphanage")
 	w.settle()
 	w.stays("orphan")
 }

@@ -1,4 +1,4 @@
-package podgc_test
+package controllers_test
 
 import (
 	"testing"
@@ -13,9 +13,7 @@ import (
 	"monopod.dev/monopod/test/apitest"
 )
 
-var podsResource = corev1.SchemeGroupVersion.WithResource("pods")
-
-func create(a *apitest.API, name, node string, finalizers ...string) {
+func createPodOn(a *apitest.API, name, node string, finalizers ...string) {
 	a.Helper()
 	_, err := a.Client.CoreV1().Pods("default").Create(a.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers},
@@ -26,8 +24,8 @@ func create(a *apitest.API, name, node string, finalizers ...string) {
 	}
 }
 
-// run runs a controller until the test ends.
-func run(a *apitest.API, config podgc.Config) {
+// runPodGC runs a controller until the test ends.
+func runPodGC(a *apitest.API, config podgc.Config) {
 	a.Helper()
 	known := informers.NewSharedInformerFactory(a.Client, 0)
 	config.Client, config.Nodes, config.Pods = a.Client, known.Core().V1().Nodes(), known.Core().V1().Pods()
@@ -46,7 +44,7 @@ func run(a *apitest.API, config podgc.Config) {
 	a.Cleanup(func() { <-done })
 }
 
-func node(a *apitest.API, name string) {
+func createNode(a *apitest.API, name string) {
 	a.Helper()
 	if _, err := a.Client.CoreV1().Nodes().Create(a.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		a.Fatal(err)
@@ -55,18 +53,18 @@ func node(a *apitest.API, name string) {
 
 func TestPodsOfNodesThatAreGone(t *testing.T) {
 	a := apitest.Start(t)
-	node(a, "stays")
-	node(a, "goes")
-	create(a, "stays", "stays")
-	create(a, "goes", "goes", "example.com/look")
-	create(a, "lost", "never-was")
-	run(a, podgc.Config{Patience: time.Second})
-	a.AwaitGone(podsResource, "default", "lost")
+	createNode(a, "stays")
+	createNode(a, "goes")
+	createPodOn(a, "stays", "stays")
+	createPodOn(a, "goes", "goes", "example.com/look")
+	createPodOn(a, "lost", "never-was")
+	runPodGC(a, podgc.Config{Patience: time.Second})
+	a.AwaitGone(podResource, "default", "lost")
 
 	if err := a.Client.CoreV1().Nodes().Delete(t.Context(), "goes", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	a.Await(podsResource, "default", "goes", "deleted", func(o *metav1.PartialObjectMetadata) bool { return o != nil && o.DeletionTimestamp != nil })
+	a.Await(podResource, "default", "goes", "deleted", func(o *metav1.PartialObjectMetadata) bool { return o != nil && o.DeletionTimestamp != nil })
 	pod, err := a.Client.CoreV1().Pods("default").Get(t.Context(), "goes", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -81,10 +79,10 @@ func TestPodsOfNodesThatAreGone(t *testing.T) {
 
 func TestPodsOfANodeOutOfService(t *testing.T) {
 	a := apitest.Start(t)
-	node(a, "n")
-	create(a, "p", "n")
-	create(a, "other", "n")
-	run(a, podgc.Config{})
+	createNode(a, "n")
+	createPodOn(a, "p", "n")
+	createPodOn(a, "other", "n")
+	runPodGC(a, podgc.Config{})
 	if err := a.Client.CoreV1().Pods("default").Delete(t.Context(), "p", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +90,7 @@ func TestPodsOfANodeOutOfService(t *testing.T) {
 	if _, err := a.Client.CoreV1().Nodes().Patch(t.Context(), "n", types.MergePatchType, taint, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	a.AwaitGone(podsResource, "default", "p")
+	a.AwaitGone(podResource, "default", "p")
 	if pod, err := a.Client.CoreV1().Pods("default").Get(t.Context(), "other", metav1.GetOptions{}); err != nil || pod.DeletionTimestamp != nil {
 		t.Errorf("the pod that is not deleted: %+v, %v", pod, err)
 	}
@@ -100,17 +98,17 @@ func TestPodsOfANodeOutOfService(t *testing.T) {
 
 func TestEndedPodsAreBounded(t *testing.T) {
 	a := apitest.Start(t)
-	node(a, "n")
+	createNode(a, "n")
 	for _, name := range []string{"a", "b", "c", "runs"} {
-		create(a, name, "n")
+		createPodOn(a, name, "n")
 	}
-	run(a, podgc.Config{Kept: 2})
+	runPodGC(a, podgc.Config{Kept: 2})
 	for _, name := range []string{"a", "b", "c"} {
 		if _, err := a.Client.CoreV1().Pods("default").Patch(t.Context(), name, types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	a.AwaitGone(podsResource, "default", "a")
+	a.AwaitGone(podResource, "default", "a")
 	left, err := a.Client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(left.Items) != 3 {
 		t.Errorf("left are %d pods, want 3, %v", len(left.Items), err)

@@ -1,4 +1,4 @@
-package daemonset_test
+package controllers_test
 
 import (
 	"context"
@@ -22,18 +22,18 @@ import (
 	"monopod.dev/monopod/test/apitest"
 )
 
-// ours are the controllers. The binder gives pods the nodes that they ask for.
-var ours = []string{catalog.DaemonSet, catalog.Binder, catalog.PodGC}
+// ofDaemonSets are the controllers. The binder gives pods the nodes that they ask for.
+var ofDaemonSets = []string{catalog.DaemonSet, catalog.Binder, catalog.PodGC}
 
-// world is an API server with some nodes, and a namespace of its own.
-type world struct {
+// daemonSets is an API server with some nodes, and a namespace of its own.
+type daemonSets struct {
 	*apitest.API
 	namespace string
 }
 
-func newWorld(t *testing.T, nodes ...string) *world {
+func newDaemonSets(t *testing.T, nodes ...string) *daemonSets {
 	t.Helper()
-	w := &world{API: apitest.StartIn(t, "apps"), namespace: "apps"}
+	w := &daemonSets{API: apitest.StartIn(t, "apps"), namespace: "apps"}
 	for _, node := range nodes {
 		w.node(node)
 	}
@@ -42,7 +42,7 @@ func newWorld(t *testing.T, nodes ...string) *world {
 }
 
 // node is one that is ready, and has room.
-func (w *world) node(name string) {
+func (w *daemonSets) node(name string) {
 	w.Helper()
 	_, err := w.Client.CoreV1().Nodes().Create(w.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}},
@@ -57,7 +57,7 @@ func (w *world) node(name string) {
 }
 
 // patchNode changes a node by a strategic merge patch.
-func (w *world) patchNode(name, patch string) {
+func (w *daemonSets) patchNode(name, patch string) {
 	w.Helper()
 	if _, err := w.Client.CoreV1().Nodes().Patch(w.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		w.Fatal(err)
@@ -65,7 +65,7 @@ func (w *world) patchNode(name, patch string) {
 }
 
 // set is one of an image.
-func (w *world) set(name, image string, change ...func(*appsv1.DaemonSet)) {
+func (w *daemonSets) set(name, image string, change ...func(*appsv1.DaemonSet)) {
 	w.Helper()
 	of := map[string]string{"app": name}
 	set := &appsv1.DaemonSet{
@@ -83,18 +83,18 @@ func (w *world) set(name, image string, change ...func(*appsv1.DaemonSet)) {
 }
 
 // patch changes a set by a strategic merge patch.
-func (w *world) patch(name, format string, args ...any) {
+func (w *daemonSets) patch(name, format string, args ...any) {
 	w.Helper()
 	apitest.Patch(w.API, w.Client.AppsV1().DaemonSets(w.namespace), name, format, args...)
 }
 
-func (w *world) image(name, image string) {
+func (w *daemonSets) image(name, image string) {
 	w.Helper()
 	w.patch(name, `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":%q}]}}}}`, image)
 }
 
 // await waits until a set is as wanted.
-func (w *world) await(name, what string, wanted func(*appsv1.DaemonSet) bool) *appsv1.DaemonSet {
+func (w *daemonSets) await(name, what string, wanted func(*appsv1.DaemonSet) bool) *appsv1.DaemonSet {
 	w.Helper()
 	return apitest.Become(w.API, appsv1.SchemeGroupVersion.WithResource("daemonsets"), w.namespace, w.Client.AppsV1().DaemonSets(w.namespace), name, what,
 		func(set *appsv1.DaemonSet) bool {
@@ -104,7 +104,7 @@ func (w *world) await(name, what string, wanted func(*appsv1.DaemonSet) bool) *a
 }
 
 // rolled waits until a set has an available pod of its template on so many nodes.
-func (w *world) rolled(name string, nodes int32) *appsv1.DaemonSet {
+func (w *daemonSets) rolled(name string, nodes int32) *appsv1.DaemonSet {
 	w.Helper()
 	return w.await(name, fmt.Sprintf("complete on %d nodes", nodes), func(set *appsv1.DaemonSet) bool {
 		st := set.Status
@@ -113,7 +113,7 @@ func (w *world) rolled(name string, nodes int32) *appsv1.DaemonSet {
 }
 
 // pods are a set's pods: their nodes, with their images.
-func (w *world) pods(app string) string {
+func (w *daemonSets) pods(app string) string {
 	w.Helper()
 	list, err := w.Client.CoreV1().Pods(w.namespace).List(w.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
 	if err != nil {
@@ -128,15 +128,15 @@ func (w *world) pods(app string) string {
 }
 
 // settled waits until a set's pods are as wanted.
-func (w *world) settled(app, want string) {
+func (w *daemonSets) settled(app, want string) {
 	w.Helper()
 	w.AwaitChange(func(context.Context) bool { return w.pods(app) == want }, func() string { return fmt.Sprintf("pods %q, want %q", w.pods(app), want) },
 		corev1.SchemeGroupVersion.WithResource("pods"), w.namespace)
 }
 
-func TestRollout(t *testing.T) {
-	w := newWorld(t, "a", "b")
-	w.Control(ours...)
+func TestDaemonSetRollout(t *testing.T) {
+	w := newDaemonSets(t, "a", "b")
+	w.Control(ofDaemonSets...)
 	w.set("web", "one")
 	w.rolled("web", 2)
 	w.settled("web", "a:one b:one")
@@ -175,10 +175,10 @@ func TestRollout(t *testing.T) {
 	w.settled("web", "a:one b:four c:one")
 }
 
-// TestNodes: pods follow the labels and taints of nodes; a cordoned node has one, too.
-func TestNodes(t *testing.T) {
-	w := newWorld(t, "a", "b", "c")
-	w.Control(ours...)
+// TestDaemonSetNodes: pods follow the labels and taints of nodes; a cordoned node has one, too.
+func TestDaemonSetNodes(t *testing.T) {
+	w := newDaemonSets(t, "a", "b", "c")
+	w.Control(ofDaemonSets...)
 	w.set("web", "one", func(set *appsv1.DaemonSet) { set.Spec.Template.Spec.NodeSelector = map[string]string{"web": "yes"} })
 	w.rolled("web", 0)
 	w.patchNode("a", `{"metadata":{"labels":{"web":"yes"}},"spec":{"unschedulable":true,"taints":[{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}]}}`)
@@ -197,10 +197,10 @@ func TestNodes(t *testing.T) {
 	w.settled("web", "")
 }
 
-// TestFailed: a pod that has failed is made anew, one that fails again only after a time, and people are told.
-func TestFailed(t *testing.T) {
-	w := newWorld(t, "a")
-	w.Control(ours...)
+// TestDaemonSetFailed: a pod that has failed is made anew, one that fails again only after a time, and people are told.
+func TestDaemonSetFailed(t *testing.T) {
+	w := newDaemonSets(t, "a")
+	w.Control(ofDaemonSets...)
 	w.set("web", "one")
 	w.rolled("web", 1)
 	client := w.Client.CoreV1().Pods(w.namespace)
@@ -227,12 +227,12 @@ func TestFailed(t *testing.T) {
 	}, func() string { return "nobody is told" }, corev1.SchemeGroupVersion.WithResource("events"), w.namespace)
 }
 
-// TestRestarts: controllers that end at any moment, and begin anew, make no pod too many and forget none, while several sets roll at once: some with
+// TestDaemonSetRestarts: controllers that end at any moment, and begin anew, make no pod too many and forget none, while several sets roll at once: some with
 // nodes that are missing one at a time, some with two pods on one node at a time.
-func TestRestarts(t *testing.T) {
+func TestDaemonSetRestarts(t *testing.T) {
 	names := []string{"a", "b", "c", "d"}
 	const many = 8
-	w := newWorld(t, names...)
+	w := newDaemonSets(t, names...)
 	ctx, cancel := context.WithCancel(t.Context())
 	events, err := w.Client.CoreV1().Pods(w.namespace).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -241,7 +241,7 @@ func TestRestarts(t *testing.T) {
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		watchNodes(t, events, len(names))
+		daemonSetWatchNodes(t, events, len(names))
 	}()
 	for i := range many {
 		w.set(fmt.Sprintf("%s%d", []string{"miss", "surge"}[i%2], i), "one", func(set *appsv1.DaemonSet) {
@@ -256,11 +256,11 @@ func TestRestarts(t *testing.T) {
 			w.image(fmt.Sprintf("%s%d", []string{"miss", "surge"}[i%2], i), image)
 		}
 		for range 15 {
-			stop := w.Control(ours...)
+			stop := w.Control(ofDaemonSets...)
 			<-time.After(rand.N(300 * time.Millisecond)) // any moment
 			stop()
 		}
-		stop := w.Control(ours...)
+		stop := w.Control(ofDaemonSets...)
 		for i := range many {
 			name := fmt.Sprintf("%s%d", []string{"miss", "surge"}[i%2], i)
 			w.rolled(name, int32(len(names)))
@@ -277,9 +277,9 @@ func surgeOfOne() *appsv1.RollingUpdateDaemonSet {
 	return &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &none, MaxSurge: &one}
 }
 
-// watchNodes fails a test where a set has more pods than nodes (one more, if it surges), or fewer that are ready than nodes but one (as many, if it surges) once it
+// daemonSetWatchNodes fails a test where a set has more pods than nodes (one more, if it surges), or fewer that are ready than nodes but one (as many, if it surges) once it
 // has had one on each. Pods that are being deleted do not count.
-func watchNodes(t *testing.T, events watch.Interface, nodes int) {
+func daemonSetWatchNodes(t *testing.T, events watch.Interface, nodes int) {
 	has := map[string]map[types.UID]bool{}
 	full := map[string]bool{}
 	for e := range events.ResultChan() {

@@ -1,4 +1,4 @@
-package namespace_test
+package controllers_test
 
 import (
 	"context"
@@ -16,17 +16,9 @@ import (
 	"monopod.dev/monopod/test/apitest"
 )
 
-const hold = "example.com/hold"
+type namespaces struct{ *apitest.API }
 
-var (
-	namespaces = corev1.SchemeGroupVersion.WithResource("namespaces")
-	configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
-	pods       = corev1.SchemeGroupVersion.WithResource("pods")
-)
-
-type world struct{ *apitest.API }
-
-func (w world) namespace(name string) {
+func (w namespaces) namespace(name string) {
 	w.Helper()
 	if _, err := w.Client.CoreV1().Namespaces().Create(w.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
@@ -37,7 +29,7 @@ func (w world) namespace(name string) {
 	}
 }
 
-func (w world) configMap(namespace, name string, finalizers ...string) {
+func (w namespaces) configMap(namespace, name string, finalizers ...string) {
 	w.Helper()
 	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers}}
 	if _, err := w.Client.CoreV1().ConfigMaps(namespace).Create(w.Context(), c, metav1.CreateOptions{}); err != nil {
@@ -46,7 +38,7 @@ func (w world) configMap(namespace, name string, finalizers ...string) {
 }
 
 // pod makes a pod; one with a node has to be ended by an agent.
-func (w world) pod(namespace, name, node string, grace int64, finalizers ...string) {
+func (w namespaces) pod(namespace, name, node string, grace int64, finalizers ...string) {
 	w.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers}, Spec: corev1.PodSpec{
 		NodeName: node, TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{{Name: "c", Image: "i"}},
@@ -56,14 +48,14 @@ func (w world) pod(namespace, name, node string, grace int64, finalizers ...stri
 	}
 }
 
-func (w world) delete(namespace string) {
+func (w namespaces) delete(namespace string) {
 	w.Helper()
 	if err := w.Client.CoreV1().Namespaces().Delete(w.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 		w.Fatal(err)
 	}
 }
 
-func (w world) letGo(namespace, configMap string) {
+func (w namespaces) letGo(namespace, configMap string) {
 	w.Helper()
 	_, err := w.Client.CoreV1().ConfigMaps(namespace).Patch(w.Context(), configMap, types.JSONPatchType,
 		[]byte(`[{"op":"remove","path":"/metadata/finalizers"}]`), metav1.PatchOptions{})
@@ -73,7 +65,7 @@ func (w world) letGo(namespace, configMap string) {
 }
 
 // untilCondition waits until a condition of a namespace is true with a message, or false where that is empty.
-func (w world) untilCondition(namespace string, of corev1.NamespaceConditionType, message string) {
+func (w namespaces) untilCondition(namespace string, of corev1.NamespaceConditionType, message string) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), apitest.Timeout)
 	defer cancel()
@@ -100,7 +92,7 @@ func (w world) untilCondition(namespace string, of corev1.NamespaceConditionType
 }
 
 func TestANamespaceIsEmptied(t *testing.T) {
-	w := world{apitest.Start(t)}
+	w := namespaces{apitest.Start(t)}
 	w.Control(catalog.Namespace)
 	w.namespace("doomed")
 	for i := range 600 { // more than the API server deletes or lists at a time
@@ -110,8 +102,8 @@ func TestANamespaceIsEmptied(t *testing.T) {
 	w.namespace("empty")
 	w.delete("doomed")
 	w.delete("empty")
-	w.AwaitGone(namespaces, "", "doomed")
-	w.AwaitGone(namespaces, "", "empty")
+	w.AwaitGone(namespaceResource, "", "doomed")
+	w.AwaitGone(namespaceResource, "", "empty")
 	w.namespace("doomed")
 	list, err := w.Client.CoreV1().ConfigMaps("doomed").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) > 0 {
@@ -119,15 +111,15 @@ func TestANamespaceIsEmptied(t *testing.T) {
 	}
 }
 
-// TestPodsGoFirst: what a pod uses is there until it has ended.
-func TestPodsGoFirst(t *testing.T) {
-	w := world{apitest.Start(t)}
+// TestPodsGoFirstFromANamespace: what a pod uses is there until it has ended.
+func TestPodsGoFirstFromANamespace(t *testing.T) {
+	w := namespaces{apitest.Start(t)}
 	w.Control(catalog.Namespace)
 	w.namespace("doomed")
 	w.pod("doomed", "p", "n", 30)
 	w.configMap("doomed", "used")
 	w.delete("doomed")
-	w.Await(pods, "doomed", "p", "deleted", func(o *metav1.PartialObjectMetadata) bool { return o.DeletionTimestamp != nil })
+	w.Await(podResource, "doomed", "p", "deleted", func(o *metav1.PartialObjectMetadata) bool { return o.DeletionTimestamp != nil })
 	w.untilCondition("doomed", corev1.NamespaceContentRemaining, "Some resources are remaining: pods. has 1 resource instances")
 	if _, err := w.Client.CoreV1().ConfigMaps("doomed").Get(t.Context(), "used", metav1.GetOptions{}); err != nil {
 		t.Errorf("while the pod ends: %v", err)
@@ -137,14 +129,14 @@ func TestPodsGoFirst(t *testing.T) {
 	if err := w.Client.CoreV1().Pods("doomed").Delete(t.Context(), "p", *metav1.NewDeleteOptions(0)); err != nil {
 		t.Fatal(err)
 	}
-	w.AwaitGone(namespaces, "", "doomed")
+	w.AwaitGone(namespaceResource, "", "doomed")
 	if took := time.Since(begin); took > 25*time.Second { // of a grace of 30 s
 		t.Errorf("%v after the last pod: the controller slept on", took)
 	}
 }
 
 func TestAnAgentThatDoesNotEndAPodIsTold(t *testing.T) {
-	w := world{apitest.Start(t)}
+	w := namespaces{apitest.Start(t)}
 	w.Control(catalog.Namespace)
 	w.namespace("doomed")
 	w.pod("doomed", "p", "n", 1)
@@ -154,11 +146,11 @@ func TestAnAgentThatDoesNotEndAPodIsTold(t *testing.T) {
 	if err := w.Client.CoreV1().Pods("doomed").Delete(t.Context(), "p", *metav1.NewDeleteOptions(0)); err != nil {
 		t.Fatal(err)
 	}
-	w.AwaitGone(namespaces, "", "doomed")
+	w.AwaitGone(namespaceResource, "", "doomed")
 }
 
 func TestFinalizersHoldANamespace(t *testing.T) {
-	w := world{apitest.Start(t)}
+	w := namespaces{apitest.Start(t)}
 	w.Control(catalog.Namespace)
 	w.namespace("doomed")
 	w.configMap("doomed", "a", hold)
@@ -168,15 +160,15 @@ func TestFinalizersHoldANamespace(t *testing.T) {
 	const remaining = "Some content in the namespace has finalizers remaining: "
 	w.untilCondition("doomed", corev1.NamespaceFinalizersRemaining, remaining+hold+" in 2 resource instances")
 	w.untilCondition("doomed", corev1.NamespaceDeletionContentFailure, "")
-	w.AwaitGone(configMaps, "doomed", "c")
+	w.AwaitGone(configMapResource, "doomed", "c")
 	w.letGo("doomed", "a")
 	w.untilCondition("doomed", corev1.NamespaceFinalizersRemaining, remaining+hold+" in 1 resource instances")
 	w.letGo("doomed", "b")
-	w.AwaitGone(namespaces, "", "doomed")
+	w.AwaitGone(namespaceResource, "", "doomed")
 }
 
-func TestANewControllerGoesOn(t *testing.T) {
-	w := world{apitest.Start(t)}
+func TestANewNamespaceControllerGoesOn(t *testing.T) {
+	w := namespaces{apitest.Start(t)}
 	w.namespace("doomed") // opens the connection that all clients of this configuration share
 	before := goleak.IgnoreCurrent()
 	stop := w.Control(catalog.Namespace)
@@ -188,5 +180,5 @@ func TestANewControllerGoesOn(t *testing.T) {
 	goleak.VerifyNone(t, before, goleak.IgnoreTopFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2"))
 	w.letGo("doomed", "held")
 	w.Control(catalog.Namespace)
-	w.AwaitGone(namespaces, "", "doomed")
+	w.AwaitGone(namespaceResource, "", "doomed")
 }

@@ -1,4 +1,4 @@
-package garbage_test
+package controllers_test
 
 import (
 	"context"
@@ -17,14 +17,14 @@ import (
 	"monopod.dev/monopod/test/apitest"
 )
 
-// growing is the discovery of a server that has no leases at first, and does not answer at all once.
-type growing struct {
+// growingDiscovery is the discovery of a server that has no leases at first, and does not answer at all once.
+type growingDiscovery struct {
 	real  garbage.Discovery
 	grown atomic.Bool
 	asked atomic.Int32
 }
 
-func (g *growing) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+func (g *growingDiscovery) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
 	if g.asked.Add(1) == 1 {
 		return nil, nil, errors.New("it is down")
 	}
@@ -39,14 +39,14 @@ func (g *growing) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*m
 	return groups, lists, err
 }
 
-// TestKindsThatComeLater: what is owned by a kind that nobody knows stays until the kind is known.
-func TestKindsThatComeLater(t *testing.T) {
-	w := world{apitest.Start(t)}
+// TestOwnersKindsThatComeLater: what is owned by a kind that nobody knows stays until the kind is known.
+func TestOwnersKindsThatComeLater(t *testing.T) {
+	w := owners{apitest.Start(t)}
 	known, err := discovery.NewDiscoveryClientForConfig(w.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &growing{real: known}
+	g := &growingDiscovery{real: known}
 	c := garbage.New(garbage.Config{Metadata: w.Metadata, Discovery: g, Events: record.NewFakeRecorder(10), Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -62,5 +62,5 @@ func TestKindsThatComeLater(t *testing.T) {
 	w.settle()
 	w.stays("s")
 	g.grown.Store(true)
-	w.AwaitGone(secrets, "default", "s")
+	w.AwaitGone(secretResource, "default", "s")
 }

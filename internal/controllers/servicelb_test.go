@@ -1,4 +1,4 @@
-package servicelb_test
+package controllers_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package servicecidr_test
+package controllers_test
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ import (
 )
 
 // Services get addresses of a range that was added; it stays, when it is deleted, until the last of them has gone.
-func TestRanges(t *testing.T) {
+func TestServiceRanges(t *testing.T) {
 	a := apitest.Start(t)
 	must := func(err error) {
 		t.Helper()

@@ -1,4 +1,4 @@
-package autoscaler_test
+package controllers_test
 
 import (
 	"context"
@@ -28,20 +28,20 @@ import (
 	"monopod.dev/monopod/test/apitest"
 )
 
-// world is an API server with controllers, and a namespace of its own.
-type world struct {
+// autoscalers is an API server with controllers, and a namespace of its own.
+type autoscalers struct {
 	*apitest.API
 	namespace string
 }
 
-func newWorld(t *testing.T) *world {
+func newAutoscalers(t *testing.T) *autoscalers {
 	t.Helper()
-	w := &world{API: apitest.StartIn(t, "apps"), namespace: "apps"}
+	w := &autoscalers{API: apitest.StartIn(t, "apps"), namespace: "apps"}
 	w.Agent(func(*corev1.Pod) bool { return true })
 	return w
 }
 
-func template(app string) corev1.PodTemplateSpec {
+func appTemplate(app string) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
@@ -50,18 +50,18 @@ func template(app string) corev1.PodTemplateSpec {
 	}
 }
 
-func (w *world) deployment(name string, replicas int32) {
+func (w *autoscalers) deployment(name string, replicas int32) {
 	w.Helper()
 	if _, err := w.Client.AppsV1().Deployments(w.namespace).Create(w.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Template: template(name)},
+		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Template: appTemplate(name)},
 	}, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
 }
 
 // autoscaler makes one of up to so many pods, which are to use half of the memory that they request, unless change says otherwise.
-func (w *world) autoscaler(name, apiVersion, kind, target string, most int32, change ...func(*autoscalingv2.HorizontalPodAutoscalerSpec)) {
+func (w *autoscalers) autoscaler(name, apiVersion, kind, target string, most int32, change ...func(*autoscalingv2.HorizontalPodAutoscalerSpec)) {
 	w.Helper()
 	half := int32(50)
 	a := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
@@ -79,14 +79,14 @@ func (w *world) autoscaler(name, apiVersion, kind, target string, most int32, ch
 }
 
 // await waits until an autoscaler is as wanted.
-func (w *world) await(name, what string, wanted func(*autoscalingv2.HorizontalPodAutoscaler) bool) *autoscalingv2.HorizontalPodAutoscaler {
+func (w *autoscalers) await(name, what string, wanted func(*autoscalingv2.HorizontalPodAutoscaler) bool) *autoscalingv2.HorizontalPodAutoscaler {
 	w.Helper()
 	return apitest.Become(w.API, autoscalingv2.SchemeGroupVersion.WithResource("horizontalpodautoscalers"), w.namespace, w.Client.AutoscalingV2().HorizontalPodAutoscalers(w.namespace), name, what, wanted,
 		func(a *autoscalingv2.HorizontalPodAutoscaler) string { return fmt.Sprintf("%+v", a.Status) })
 }
 
 // awaitReason waits until an autoscaler's condition has a reason, and returns its message.
-func (w *world) awaitReason(name string, of autoscalingv2.HorizontalPodAutoscalerConditionType, reason string) (message string) {
+func (w *autoscalers) awaitReason(name string, of autoscalingv2.HorizontalPodAutoscalerConditionType, reason string) (message string) {
 	w.Helper()
 	w.await(name, fmt.Sprintf("%s %s", of, reason), func(a *autoscalingv2.HorizontalPodAutoscaler) bool {
 		for _, c := range a.Status.Conditions {
@@ -101,7 +101,7 @@ func (w *world) awaitReason(name string, of autoscalingv2.HorizontalPodAutoscale
 }
 
 // event waits for one of a reason about an autoscaler whose message has these words.
-func (w *world) event(name, reason, words string) {
+func (w *autoscalers) event(name, reason, words string) {
 	w.Helper()
 	var last string
 	w.AwaitChange(func(ctx context.Context) bool {
@@ -122,7 +122,7 @@ func (w *world) event(name, reason, words string) {
 
 // gauge is what every pod is said to use, in thousandths; below 0: it is not known.
 type gauge struct {
-	*world
+	*autoscalers
 	mu    sync.Mutex
 	value int64
 }
@@ -154,7 +154,7 @@ func (g *gauge) Observe(ctx context.Context, namespace string, selector labels.S
 }
 
 // scale runs the controller by a gauge until stop is called, or the test ends.
-func (w *world) scale(g *gauge) (stop func()) {
+func (w *autoscalers) scale(g *gauge) (stop func()) {
 	w.Helper()
 	connection, err := rest.HTTPClientFor(w.Config)
 	if err != nil {
@@ -191,7 +191,7 @@ func (w *world) scale(g *gauge) (stop func()) {
 	return stop
 }
 
-func (w *world) replicas(name string) int32 {
+func (w *autoscalers) replicas(name string) int32 {
 	w.Helper()
 	d, err := w.Client.AppsV1().Deployments(w.namespace).Get(w.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -203,9 +203,9 @@ func (w *world) replicas(name string) int32 {
 // TestAutoscaler: a deployment grows and shrinks by what its pods use, also by a controller that begins anew.
 func TestAutoscaler(t *testing.T) {
 	const mi = 1 << 20 * 1000
-	w := newWorld(t)
+	w := newAutoscalers(t)
 	w.Control(catalog.Deployment, catalog.ReplicaSet, catalog.PodGC)
-	g := &gauge{world: w, value: -1}
+	g := &gauge{autoscalers: w, value: -1}
 	stop := w.scale(g)
 	w.autoscaler("web", "apps/v1", "Deployment", "web", 4, func(s *autoscalingv2.HorizontalPodAutoscalerSpec) {
 		s.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: new(int32)}}
@@ -247,19 +247,19 @@ func TestAutoscaler(t *testing.T) {
 	}
 }
 
-// TestTargets: whatever has a scale is scaled, with the rights of the controllers.
-func TestTargets(t *testing.T) {
-	w := newWorld(t)
+// TestAutoscalerTargets: whatever has a scale is scaled, with the rights of the controllers.
+func TestAutoscalerTargets(t *testing.T) {
+	w := newAutoscalers(t)
 	w.Control(catalog.Autoscaler)
 	three := int32(3)
 	apps := w.Client.AppsV1()
 	_, setErr := apps.ReplicaSets(w.namespace).Create(t.Context(), &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "set"}, Spec: appsv1.ReplicaSetSpec{
-		Replicas: &three, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "set"}}, Template: template("set"),
+		Replicas: &three, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "set"}}, Template: appTemplate("set"),
 	}}, metav1.CreateOptions{})
 	_, statefulErr := apps.StatefulSets(w.namespace).Create(t.Context(), &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "stateful"}, Spec: appsv1.StatefulSetSpec{
-		Replicas: &three, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "stateful"}}, Template: template("stateful"),
+		Replicas: &three, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "stateful"}}, Template: appTemplate("stateful"),
 	}}, metav1.CreateOptions{})
-	of := template("rc")
+	of := appTemplate("rc")
 	_, rcErr := w.Client.CoreV1().ReplicationControllers(w.namespace).Create(t.Context(), &corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Name: "rc"},
 		Spec: corev1.ReplicationControllerSpec{Replicas: &three, Template: &of}}, metav1.CreateOptions{})
 	if err := errors.Join(setErr, statefulErr, rcErr); err != nil {
@@ -289,9 +289,9 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestMetricsMissing: what an autoscaler says where the API server has no such metrics, or knows nothing. None of it is for a lack of rights.
-func TestMetricsMissing(t *testing.T) {
-	w := newWorld(t)
+// TestAutoscalerMetricsMissing: what an autoscaler says where the API server has no such metrics, or knows nothing. None of it is for a lack of rights.
+func TestAutoscalerMetricsMissing(t *testing.T) {
+	w := newAutoscalers(t)
 	w.Control(catalog.Deployment, catalog.ReplicaSet)
 	w.Control(catalog.Autoscaler)
 	w.deployment("web", 1)
@@ -326,13 +326,13 @@ func TestMetricsMissing(t *testing.T) {
 	}
 }
 
-// TestRivals: two autoscalers of the same pods would pull at them for ever.
-func TestRivals(t *testing.T) {
-	w := newWorld(t)
+// TestAutoscalerRivals: two autoscalers of the same pods would pull at them for ever.
+func TestAutoscalerRivals(t *testing.T) {
+	w := newAutoscalers(t)
 	w.Control(catalog.Deployment, catalog.ReplicaSet)
 	w.deployment("web", 1)
 	w.awaitPods("web")
-	w.scale(&gauge{world: w, value: 0})
+	w.scale(&gauge{autoscalers: w, value: 0})
 	w.autoscaler("one", "apps/v1", "Deployment", "web", 3)
 	w.awaitReason("one", autoscalingv2.ScalingActive, "ValidMetricFound")
 	w.autoscaler("two", "apps/v1", "Deployment", "web", 3)
@@ -348,7 +348,7 @@ func TestRivals(t *testing.T) {
 }
 
 // awaitPods waits until an application has a pod that runs.
-func (w *world) awaitPods(app string) {
+func (w *autoscalers) awaitPods(app string) {
 	w.Helper()
 	w.AwaitChange(func(ctx context.Context) bool {
 		list, err := w.Client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + app})

@@ -1,4 +1,4 @@
-package tainteviction_test
+package controllers_test
 
 import (
 	"testing"
@@ -13,19 +13,17 @@ import (
 	"monopod.dev/monopod/test/apitest"
 )
 
-const key = "example.com/broken"
-
-var podsResource = corev1.SchemeGroupVersion.WithResource("pods")
+const taintKey = "example.com/broken"
 
 func tolerates(seconds ...int64) []corev1.Toleration {
-	t := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists}
+	t := corev1.Toleration{Key: taintKey, Operator: corev1.TolerationOpExists}
 	if len(seconds) > 0 {
 		t.Effect, t.TolerationSeconds = corev1.TaintEffectNoExecute, &seconds[0]
 	}
 	return []corev1.Toleration{t}
 }
 
-func create(a *apitest.API, name string, tolerations []corev1.Toleration) {
+func createTolerant(a *apitest.API, name string, tolerations []corev1.Toleration) {
 	a.Helper()
 	_, err := a.Client.CoreV1().Pods("default").Create(a.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -36,14 +34,14 @@ func create(a *apitest.API, name string, tolerations []corev1.Toleration) {
 	}
 }
 
-func taint(a *apitest.API, patch string) {
+func taintNode(a *apitest.API, patch string) {
 	a.Helper()
 	if _, err := a.Client.CoreV1().Nodes().Patch(a.Context(), "n1", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		a.Fatal(err)
 	}
 }
 
-func awaitEvent(a *apitest.API, pod, message string) {
+func awaitEviction(a *apitest.API, pod, message string) {
 	a.Helper()
 	var list *corev1.EventList
 	for end := time.Now().Add(apitest.Timeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -65,15 +63,15 @@ func TestPodsLeaveATaintedNode(t *testing.T) {
 	if _, err := a.Client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	create(a, "plain", nil)
-	create(a, "tolerant", tolerates())
-	create(a, "short", tolerates(1))
-	create(a, "long", tolerates(3600))
+	createTolerant(a, "plain", nil)
+	createTolerant(a, "tolerant", tolerates())
+	createTolerant(a, "short", tolerates(1))
+	createTolerant(a, "long", tolerates(3600))
 	a.Control(catalog.TaintEviction)
-	taint(a, `{"spec":{"taints":[{"key":"`+key+`","effect":"NoExecute"}]}}`)
+	taintNode(a, `{"spec":{"taints":[{"key":"`+taintKey+`","effect":"NoExecute"}]}}`)
 	deleted := func(o *metav1.PartialObjectMetadata) bool { return o != nil && o.DeletionTimestamp != nil }
 	for _, name := range []string{"plain", "short"} {
-		a.Await(podsResource, "default", name, "deleted", deleted)
+		a.Await(podResource, "default", name, "deleted", deleted)
 		pod, err := a.Client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -81,13 +79,13 @@ func TestPodsLeaveATaintedNode(t *testing.T) {
 		if c := pods.Condition(&pod.Status, corev1.DisruptionTarget); c == nil || c.Status != corev1.ConditionTrue || c.Reason != "DeletionByTaintManager" {
 			t.Errorf("pod %s has the conditions %+v", name, pod.Status.Conditions)
 		}
-		awaitEvent(a, name, "Marking for deletion Pod default/"+name)
+		awaitEviction(a, name, "Marking for deletion Pod default/"+name)
 	}
-	create(a, "newcomer", nil)
-	a.Await(podsResource, "default", "newcomer", "deleted", deleted)
+	createTolerant(a, "newcomer", nil)
+	a.Await(podResource, "default", "newcomer", "deleted", deleted)
 
-	taint(a, `{"spec":{"taints":null}}`)
-	awaitEvent(a, "long", "Cancelling deletion of Pod default/long")
+	taintNode(a, `{"spec":{"taints":null}}`)
+	awaitEviction(a, "long", "Cancelling deletion of Pod default/long")
 	for _, name := range []string{"tolerant", "long"} {
 		pod, err := a.Client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil || pod.DeletionTimestamp != nil || len(pod.Status.Conditions) > 0 {

@@ -1,4 +1,4 @@
-package job_test
+package controllers_test
 
 import (
 	"context"
@@ -23,26 +23,22 @@ import (
 	"monopod.dev/monopod/test/apitest"
 )
 
-var (
-	jobs = batchv1.SchemeGroupVersion.WithResource("jobs")
-	pods = corev1.SchemeGroupVersion.WithResource("pods")
-	ours = []string{catalog.Job, catalog.PodGC, catalog.GarbageCollector}
-)
+var ofJobs = []string{catalog.Job, catalog.PodGC, catalog.GarbageCollector}
 
-// world is an API server with a namespace of its own.
-type world struct {
+// jobs is an API server with a namespace of its own.
+type jobs struct {
 	*apitest.API
 	namespace string
 }
 
-func newWorld(t *testing.T) *world {
+func newJobs(t *testing.T) *jobs {
 	t.Helper()
-	return &world{API: apitest.StartIn(t, "batch"), namespace: "batch"}
+	return &jobs{API: apitest.StartIn(t, "batch"), namespace: "batch"}
 }
 
-// agent ends pods, and knows how each did.
-type agent struct {
-	*world
+// jobAgent ends pods, and knows how each did.
+type jobAgent struct {
+	*jobs
 	// exit says with which code a pod ends; negative: it runs.
 	exit func(*corev1.Pod) int32
 
@@ -50,10 +46,10 @@ type agent struct {
 	ended map[types.UID]*corev1.Pod
 }
 
-// agent plays the agent of all pods until the test ends. They end long ago, so that nobody waits for another one.
-func (w *world) agent(exit func(*corev1.Pod) int32) *agent {
+// jobAgent plays the agent of all pods until the test ends. They end long ago, so that nobody waits for another one.
+func (w *jobs) agent(exit func(*corev1.Pod) int32) *jobAgent {
 	w.Helper()
-	a := &agent{world: w, exit: exit, ended: map[types.UID]*corev1.Pod{}}
+	a := &jobAgent{jobs: w, exit: exit, ended: map[types.UID]*corev1.Pod{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	factory := informers.NewSharedInformerFactory(w.Client, 0)
 	changed := func(obj any) { a.play(ctx, obj.(*corev1.Pod)) }
@@ -70,7 +66,7 @@ func (w *world) agent(exit func(*corev1.Pod) int32) *agent {
 	return a
 }
 
-func (a *agent) play(ctx context.Context, pod *corev1.Pod) {
+func (a *jobAgent) play(ctx context.Context, pod *corev1.Pod) {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return
 	}
@@ -99,7 +95,7 @@ func (a *agent) play(ctx context.Context, pod *corev1.Pod) {
 }
 
 // of are how many pods of a job have succeeded and failed.
-func (a *agent) of(job string) (succeeded, failed int32) {
+func (a *jobAgent) of(job string) (succeeded, failed int32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, pod := range a.ended {
@@ -138,7 +134,7 @@ func everyThird() func(*corev1.Pod) int32 {
 func always(code int32) func(*corev1.Pod) int32 { return func(*corev1.Pod) int32 { return code } }
 
 // job makes a job of so many completions, of which three may run at a time.
-func (w *world) job(name string, completions int32, change ...func(*batchv1.Job)) *batchv1.Job {
+func (w *jobs) job(name string, completions int32, change ...func(*batchv1.Job)) *batchv1.Job {
 	w.Helper()
 	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.JobSpec{
 		Completions: &completions, Parallelism: ptr.To[int32](3), BackoffLimit: ptr.To[int32](100),
@@ -156,19 +152,19 @@ func (w *world) job(name string, completions int32, change ...func(*batchv1.Job)
 
 func indexed(j *batchv1.Job) { j.Spec.CompletionMode = ptr.To(batchv1.IndexedCompletion) }
 
-func (w *world) patch(name, format string, args ...any) {
+func (w *jobs) patch(name, format string, args ...any) {
 	w.Helper()
 	apitest.Patch(w.API, w.Client.BatchV1().Jobs(w.namespace), name, format, args...)
 }
 
-func (w *world) await(name, what string, wanted func(*batchv1.Job) bool) *batchv1.Job {
+func (w *jobs) await(name, what string, wanted func(*batchv1.Job) bool) *batchv1.Job {
 	w.Helper()
-	return apitest.Become(w.API, jobs, w.namespace, w.Client.BatchV1().Jobs(w.namespace), name, what, wanted,
+	return apitest.Become(w.API, jobResource, w.namespace, w.Client.BatchV1().Jobs(w.namespace), name, what, wanted,
 		func(j *batchv1.Job) string { return fmt.Sprintf("%+v", j.Status) })
 }
 
 // ends waits until a job has ended with a condition, and checks its reason.
-func (w *world) ends(name string, kind batchv1.JobConditionType, reason string) *batchv1.Job {
+func (w *jobs) ends(name string, kind batchv1.JobConditionType, reason string) *batchv1.Job {
 	w.Helper()
 	var is batchv1.JobCondition
 	j := w.await(name, string(kind), func(j *batchv1.Job) bool {
@@ -185,7 +181,7 @@ func (w *world) ends(name string, kind batchv1.JobConditionType, reason string) 
 	return j
 }
 
-func (w *world) pods(job string) []corev1.Pod {
+func (w *jobs) pods(job string) []corev1.Pod {
 	w.Helper()
 	list, err := w.Client.CoreV1().Pods(w.namespace).List(w.Context(), metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + job})
 	if err != nil {
@@ -195,7 +191,7 @@ func (w *world) pods(job string) []corev1.Pod {
 }
 
 // counted checks that a job that is complete has counted each pod once, and made none too many, and that its pods are free.
-func (a *agent) counted(j *batchv1.Job) {
+func (a *jobAgent) counted(j *batchv1.Job) {
 	a.Helper()
 	succeeded, failed := a.of(j.Name)
 	if j.Status.Succeeded != *j.Spec.Completions || j.Status.Succeeded != succeeded || j.Status.Failed != failed {
@@ -214,9 +210,9 @@ func (a *agent) counted(j *batchv1.Job) {
 }
 
 func TestJob(t *testing.T) {
-	w := newWorld(t)
+	w := newJobs(t)
 	a := w.agent(everyThird())
-	w.Control(ours...)
+	w.Control(ofJobs...)
 	w.job("work", 10)
 	w.job("parts", 7, indexed)
 	w.job("apart", 7, indexed, func(j *batchv1.Job) { j.Spec.BackoffLimitPerIndex = ptr.To[int32](9) })
@@ -238,14 +234,14 @@ func TestJob(t *testing.T) {
 }
 
 func TestJobFails(t *testing.T) {
-	w := newWorld(t)
+	w := newJobs(t)
 	w.agent(func(pod *corev1.Pod) int32 {
 		if pod.Labels[batchv1.JobNameLabel] == "late" {
 			return -1
 		}
 		return 3
 	})
-	w.Control(ours...)
+	w.Control(ofJobs...)
 	w.job("often", 1, func(j *batchv1.Job) { j.Spec.BackoffLimit = ptr.To[int32](2) })
 	w.job("late", 2, func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = ptr.To[int64](1) })
 	w.job("lost", 2, indexed, func(j *batchv1.Job) { j.Spec.BackoffLimitPerIndex = ptr.To[int32](1) })
@@ -279,10 +275,10 @@ func TestJobFails(t *testing.T) {
 	}, func() string { return fmt.Sprintf("events %v", told) }, events, w.namespace)
 }
 
-func TestSuspend(t *testing.T) {
-	w := newWorld(t)
+func TestJobSuspend(t *testing.T) {
+	w := newJobs(t)
 	a := w.agent(always(-1))
-	w.Control(ours...)
+	w.Control(ofJobs...)
 	w.job("work", 4)
 	running := func(j *batchv1.Job) bool { return j.Status.Active == 3 && j.Status.StartTime != nil }
 	w.await("work", "running", running)
@@ -302,18 +298,18 @@ func TestSuspend(t *testing.T) {
 	a.counted(w.ends("work", batchv1.JobComplete, batchv1.JobReasonCompletionsReached))
 }
 
-// TestOwners: pods whose job goes, or is somebody else's, keep the finalizer no longer than they have to; pods without a job are taken over.
-func TestOwners(t *testing.T) {
-	w := newWorld(t)
+// TestOwnersOfJobs: pods whose job goes, or is somebody else's, keep the finalizer no longer than they have to; pods without a job are taken over.
+func TestOwnersOfJobs(t *testing.T) {
+	w := newJobs(t)
 	w.agent(always(-1))
-	w.Control(ours...)
+	w.Control(ofJobs...)
 	w.job("leaves", 1)
 	w.await("leaves", "running", func(j *batchv1.Job) bool { return j.Status.Active == 1 })
 	pod := w.pods("leaves")[0]
 	if err := w.Client.BatchV1().Jobs(w.namespace).Delete(t.Context(), "leaves", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationOrphan)}); err != nil {
 		t.Fatal(err)
 	}
-	w.Await(pods, w.namespace, pod.Name, "free", func(o *metav1.PartialObjectMetadata) bool {
+	w.Await(podResource, w.namespace, pod.Name, "free", func(o *metav1.PartialObjectMetadata) bool {
 		return o != nil && len(o.Finalizers) == 0 && len(o.OwnerReferences) == 0
 	})
 
@@ -322,7 +318,7 @@ func TestOwners(t *testing.T) {
 		j.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{batchv1.JobNameLabel: "leaves"}}
 		j.Spec.Template.Labels = j.Spec.Selector.MatchLabels
 	})
-	w.Await(pods, w.namespace, pod.Name, "taken over", func(o *metav1.PartialObjectMetadata) bool {
+	w.Await(podResource, w.namespace, pod.Name, "taken over", func(o *metav1.PartialObjectMetadata) bool {
 		return len(o.Finalizers) == 1 && metav1.IsControlledBy(o, takes)
 	})
 	w.await("takes", "running", func(j *batchv1.Job) bool { return j.Status.Active == 1 })
@@ -332,8 +328,8 @@ func TestOwners(t *testing.T) {
 	if err := w.Client.BatchV1().Jobs(w.namespace).Delete(t.Context(), "takes", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)}); err != nil {
 		t.Fatal(err)
 	}
-	w.AwaitGone(pods, w.namespace, pod.Name)
-	w.AwaitGone(jobs, w.namespace, "takes")
+	w.AwaitGone(podResource, w.namespace, pod.Name)
+	w.AwaitGone(jobResource, w.namespace, "takes")
 
 	w.job("others", 1, func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To("example.com/other") })
 	w.job("last", 0)
@@ -343,9 +339,9 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// TestStopsAtEveryStep: a controller that ends at any step, and begins anew, counts each pod once and makes none twice.
-func TestStopsAtEveryStep(t *testing.T) {
-	w := newWorld(t)
+// TestJobStopsAtEveryStep: a controller that ends at any step, and begins anew, counts each pod once and makes none twice.
+func TestJobStopsAtEveryStep(t *testing.T) {
+	w := newJobs(t)
 	a := w.agent(everyThird())
 	for _, step := range []string{"create", "created", "free", "freed", "tell", "told"} {
 		for _, nth := range []int{1, 4} {
@@ -355,7 +351,7 @@ func TestStopsAtEveryStep(t *testing.T) {
 				w.job(parts, 5, indexed)
 				w.job(apart, 5, indexed, func(j *batchv1.Job) { j.Spec.BackoffLimitPerIndex = ptr.To[int32](9) })
 			})
-			stop := w.Control(ours...)
+			stop := w.Control(ofJobs...)
 			for _, name := range []string{work, parts, apart} {
 				a.counted(w.ends(name, batchv1.JobComplete, batchv1.JobReasonCompletionsReached))
 			}
@@ -364,17 +360,17 @@ func TestStopsAtEveryStep(t *testing.T) {
 	}
 }
 
-// TestStopsWhileSuspending: pods that were about to be deleted are, and none of them is a failure.
-func TestStopsWhileSuspending(t *testing.T) {
-	w := newWorld(t)
+// TestJobStopsWhileSuspending: pods that were about to be deleted are, and none of them is a failure.
+func TestJobStopsWhileSuspending(t *testing.T) {
+	w := newJobs(t)
 	w.agent(always(-1))
 	for _, step := range []string{"free", "freed", "delete", "deleted", "tell", "told"} {
-		stop := w.Control(ours...)
+		stop := w.Control(ofJobs...)
 		w.job(step, 5)
 		w.await(step, "running", func(j *batchv1.Job) bool { return j.Status.Active == 3 })
 		stop()
 		w.stopAt(step, 2, func() { w.patch(step, `{"spec":{"suspend":true}}`) })
-		stop = w.Control(ours...)
+		stop = w.Control(ofJobs...)
 		w.await(step, "suspended", func(j *batchv1.Job) bool {
 			return j.Status.Active == 0 && *j.Status.Terminating == 0 && j.Status.Failed == 0 && len(j.Status.Conditions) == 1
 		})
@@ -386,7 +382,7 @@ func TestStopsWhileSuspending(t *testing.T) {
 }
 
 // stopAt runs the controllers until they come to a step for the nth time, and ends them there.
-func (w *world) stopAt(step string, nth int, meanwhile func()) {
+func (w *jobs) stopAt(step string, nth int, meanwhile func()) {
 	w.Helper()
 	reached, over := make(chan struct{}), make(chan struct{})
 	var mu sync.Mutex
@@ -406,7 +402,7 @@ func (w *world) stopAt(step string, nth int, meanwhile func()) {
 		return errors.New("the end")
 	})
 	defer disarm()
-	stop := w.Control(ours...)
+	stop := w.Control(ofJobs...)
 	meanwhile()
 	select {
 	case <-reached:

@@ -1,4 +1,4 @@
-package deployment_test
+package controllers_test
 
 import (
 	"context"
@@ -22,22 +22,22 @@ import (
 	"monopod.dev/monopod/test/apitest"
 )
 
-// world is an API server with the controllers of deployments and replica sets, and a namespace of its own.
-type world struct {
+// deployments is an API server with the controllers of deployments and replica sets, and a namespace of its own.
+type deployments struct {
 	*apitest.API
 	namespace string
 }
 
-func newWorld(t *testing.T) *world {
+func newDeployments(t *testing.T) *deployments {
 	t.Helper()
-	return &world{API: apitest.StartIn(t, "apps"), namespace: "apps"}
+	return &deployments{API: apitest.StartIn(t, "apps"), namespace: "apps"}
 }
 
-// ours are the controllers. A deletion that ends before its answer may leave a pod without a node that is deleted and stays: that is the pod collector's.
-var ours = []string{catalog.Deployment, catalog.ReplicaSet, catalog.Replication, catalog.PodGC}
+// ofDeployments are the controllers. A deletion that ends before its answer may leave a pod without a node that is deleted and stays: that is the pod collector's.
+var ofDeployments = []string{catalog.Deployment, catalog.ReplicaSet, catalog.Replication, catalog.PodGC}
 
 // deployment is one of so many pods of an image.
-func (w *world) deployment(name string, replicas int32, image string, change ...func(*appsv1.Deployment)) *appsv1.Deployment {
+func (w *deployments) deployment(name string, replicas int32, image string, change ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	w.Helper()
 	of := map[string]string{"app": name}
 	d := &appsv1.Deployment{
@@ -57,31 +57,31 @@ func (w *world) deployment(name string, replicas int32, image string, change ...
 }
 
 // patch changes a deployment by a strategic merge patch.
-func (w *world) patch(name, format string, args ...any) {
+func (w *deployments) patch(name, format string, args ...any) {
 	w.Helper()
 	apitest.Patch(w.API, w.Client.AppsV1().Deployments(w.namespace), name, format, args...)
 }
 
-func (w *world) image(name, image string) {
+func (w *deployments) image(name, image string) {
 	w.Helper()
 	w.patch(name, `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":%q}]}}}}`, image)
 }
 
 // await waits until a deployment is as wanted.
-func (w *world) await(name, what string, wanted func(*appsv1.Deployment) bool) *appsv1.Deployment {
+func (w *deployments) await(name, what string, wanted func(*appsv1.Deployment) bool) *appsv1.Deployment {
 	w.Helper()
 	return apitest.Become(w.API, appsv1.SchemeGroupVersion.WithResource("deployments"), w.namespace, w.Client.AppsV1().Deployments(w.namespace), name, what, wanted,
 		func(d *appsv1.Deployment) string { return fmt.Sprintf("%+v", d.Status) })
 }
 
 // rolled waits until all pods of a deployment are of its template, and available.
-func (w *world) rolled(name string) *appsv1.Deployment {
+func (w *deployments) rolled(name string) *appsv1.Deployment {
 	w.Helper()
 	return w.await(name, "complete", isRolled)
 }
 
 // pods are the pods of an application by their images.
-func (w *world) pods(app string) map[string]int {
+func (w *deployments) pods(app string) map[string]int {
 	w.Helper()
 	list, err := w.Client.CoreV1().Pods(w.namespace).List(w.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
 	if err != nil {
@@ -94,7 +94,7 @@ func (w *world) pods(app string) map[string]int {
 	return images
 }
 
-func (w *world) sets(app string) map[string]*appsv1.ReplicaSet {
+func (w *deployments) sets(app string) map[string]*appsv1.ReplicaSet {
 	w.Helper()
 	list, err := w.Client.AppsV1().ReplicaSets(w.namespace).List(w.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
 	if err != nil {
@@ -107,12 +107,10 @@ func (w *world) sets(app string) map[string]*appsv1.ReplicaSet {
 	return sets
 }
 
-func all(*corev1.Pod) bool { return true }
-
-func TestRollout(t *testing.T) {
-	w := newWorld(t)
-	w.Agent(all)
-	w.Control(ours...)
+func TestDeploymentRollout(t *testing.T) {
+	w := newDeployments(t)
+	w.Agent(everyPod)
+	w.Control(ofDeployments...)
 	w.deployment("web", 3, "one")
 	d := w.rolled("web")
 	if d.Annotations["deployment.kubernetes.io/revision"] != "1" {
@@ -140,11 +138,11 @@ func TestRollout(t *testing.T) {
 	}
 }
 
-// TestRolloutStops: a template whose pods are never ready takes no more pods from the old one than may be missing, and its deadline passes.
-func TestRolloutStops(t *testing.T) {
-	w := newWorld(t)
+// TestDeploymentRolloutStops: a template whose pods are never ready takes no more pods from the old one than may be missing, and its deadline passes.
+func TestDeploymentRolloutStops(t *testing.T) {
+	w := newDeployments(t)
 	w.Agent(func(p *corev1.Pod) bool { return p.Spec.Containers[0].Image != "bad" })
-	w.Control(ours...)
+	w.Control(ofDeployments...)
 	w.deployment("web", 4, "good", func(d *appsv1.Deployment) {
 		one, two := intstr.FromInt32(1), intstr.FromInt32(2)
 		d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: &one, MaxSurge: &two}
@@ -174,11 +172,11 @@ func TestRolloutStops(t *testing.T) {
 	}
 }
 
-// TestRecreate: no pod of the new template is there while one of the old is.
-func TestRecreate(t *testing.T) {
-	w := newWorld(t)
-	w.Agent(all)
-	w.Control(ours...)
+// TestDeploymentRecreate: no pod of the new template is there while one of the old is.
+func TestDeploymentRecreate(t *testing.T) {
+	w := newDeployments(t)
+	w.Agent(everyPod)
+	w.Control(ofDeployments...)
 	w.deployment("web", 3, "one", func(d *appsv1.Deployment) { d.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType })
 	w.rolled("web")
 	events, err := w.Client.CoreV1().Pods(w.namespace).Watch(t.Context(), metav1.ListOptions{})
@@ -203,10 +201,10 @@ func TestRecreate(t *testing.T) {
 	}
 }
 
-func TestPaused(t *testing.T) {
-	w := newWorld(t)
-	w.Agent(all)
-	w.Control(ours...)
+func TestDeploymentPaused(t *testing.T) {
+	w := newDeployments(t)
+	w.Agent(everyPod)
+	w.Control(ofDeployments...)
 	w.deployment("web", 2, "one")
 	w.rolled("web")
 	w.patch("web", `{"spec":{"paused":true,"replicas":3,"template":{"spec":{"containers":[{"name":"c","image":"two"}]}}}}`)
@@ -223,10 +221,10 @@ func TestPaused(t *testing.T) {
 	}
 }
 
-// TestAdoption: a replica set takes over pods that its selector matches, and a deployment replica sets; who does not match any more is let go and replaced.
-func TestAdoption(t *testing.T) {
-	w := newWorld(t)
-	w.Agent(all)
+// TestDeploymentAdoption: a replica set takes over pods that its selector matches, and a deployment replica sets; who does not match any more is let go and replaced.
+func TestDeploymentAdoption(t *testing.T) {
+	w := newDeployments(t)
+	w.Agent(everyPod)
 	_, err := w.Client.CoreV1().Pods(w.namespace).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "bare", Labels: map[string]string{"app": "set"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "one"}}},
 	}, metav1.CreateOptions{})
@@ -243,7 +241,7 @@ func TestAdoption(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Control(ours...)
+	w.Control(ofDeployments...)
 	sets := appsv1.SchemeGroupVersion.WithResource("replicasets")
 	w.AwaitChange(func(ctx context.Context) bool {
 		set, err = w.Client.AppsV1().ReplicaSets(w.namespace).Get(ctx, "set", metav1.GetOptions{})
@@ -264,11 +262,11 @@ func TestAdoption(t *testing.T) {
 	w.AwaitChange(func(context.Context) bool { return w.pods("set")["one"] == 2 }, func() string { return "no other pod takes its place" }, sets, w.namespace)
 }
 
-// TestRefused: pods that the API server refuses are told of in conditions and events, and made when it does not any more.
-func TestRefused(t *testing.T) {
-	w := newWorld(t)
-	w.Agent(all)
-	w.Control(ours...)
+// TestDeploymentRefused: pods that the API server refuses are told of in conditions and events, and made when it does not any more.
+func TestDeploymentRefused(t *testing.T) {
+	w := newDeployments(t)
+	w.Agent(everyPod)
+	w.Control(ofDeployments...)
 	w.deployment("web", 2, "one", func(d *appsv1.Deployment) { d.Spec.Template.Spec.ServiceAccountName = "later" })
 	w.await("web", "failing", func(d *appsv1.Deployment) bool {
 		for _, c := range d.Status.Conditions {
@@ -288,11 +286,11 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestRestarts: controllers that end at any moment, and begin anew, make no pod too many and forget none, while many deployments roll at once.
-func TestRestarts(t *testing.T) {
+// TestDeploymentRestarts: controllers that end at any moment, and begin anew, make no pod too many and forget none, while many deployments roll at once.
+func TestDeploymentRestarts(t *testing.T) {
 	const many, replicas = 20, 5
-	w := newWorld(t)
-	w.Agent(all)
+	w := newDeployments(t)
+	w.Agent(everyPod)
 	ctx, cancel := context.WithCancel(t.Context())
 	events, err := w.Client.CoreV1().Pods(w.namespace).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -311,11 +309,11 @@ func TestRestarts(t *testing.T) {
 			w.image(fmt.Sprint("web", i), image)
 		}
 		for range 15 {
-			stop := w.Control(ours...)
+			stop := w.Control(ofDeployments...)
 			<-time.After(rand.N(300 * time.Millisecond)) // any moment
 			stop()
 		}
-		stop := w.Control(ours...)
+		stop := w.Control(ofDeployments...)
 		for i := range many {
 			w.rolled(fmt.Sprint("web", i))
 			if got, want := fmt.Sprint(w.pods(fmt.Sprint("web", i))), fmt.Sprintf("map[%s:%d]", image, replicas); got != want {
@@ -328,16 +326,16 @@ func TestRestarts(t *testing.T) {
 	<-watched
 }
 
-// TestManyRollAtOnce: 20 deployments (100 with MONOPOD_MANY=1) of 5 pods that come, and roll, at once end right: each has its pods, none of which was made twice, never more than it may
+// TestManyDeploymentsRollAtOnce: 20 deployments (100 with MONOPOD_MANY=1) of 5 pods that come, and roll, at once end right: each has its pods, none of which was made twice, never more than it may
 // have, and the old replica sets have none.
-func TestManyRollAtOnce(t *testing.T) {
+func TestManyDeploymentsRollAtOnce(t *testing.T) {
 	const replicas = 5
 	many := 20
 	if os.Getenv("MONOPOD_MANY") != "" {
 		many = 100
 	}
-	w := newWorld(t)
-	w.Agent(all)
+	w := newDeployments(t)
+	w.Agent(everyPod)
 	ctx, cancel := context.WithCancel(t.Context())
 	events, err := w.Client.CoreV1().Pods(w.namespace).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -349,7 +347,7 @@ func TestManyRollAtOnce(t *testing.T) {
 		defer close(watched)
 		watchBounds(t, noted{events, made}, replicas-1, replicas+1)
 	}()
-	w.Control(ours...)
+	w.Control(ofDeployments...)
 	begin := time.Now()
 	for i := range many {
 		w.deployment(fmt.Sprint("web", i), replicas, "one", byOne)
@@ -392,7 +390,7 @@ func TestManyRollAtOnce(t *testing.T) {
 }
 
 // allRolled waits until so many deployments are complete. They are asked for together, now and then: a watch for each would be most of the work.
-func (w *world) allRolled(many int) {
+func (w *deployments) allRolled(many int) {
 	w.Helper()
 	for end := time.Now().Add(5 * apitest.Timeout); ; time.Sleep(200 * time.Millisecond) {
 		list, err := w.Client.AppsV1().Deployments(w.namespace).List(w.Context(), metav1.ListOptions{})
@@ -484,9 +482,9 @@ func watchBounds(t *testing.T, events watch.Interface, least, most int) {
 
 // TestReplicationController is that of a replication controller, which differs in its object alone.
 func TestReplicationController(t *testing.T) {
-	w := newWorld(t)
-	w.Agent(all)
-	w.Control(ours...)
+	w := newDeployments(t)
+	w.Agent(everyPod)
+	w.Control(ofDeployments...)
 	three := int32(3)
 	_, err := w.Client.CoreV1().ReplicationControllers(w.namespace).Create(t.Context(), &corev1.ReplicationController{
 		ObjectMeta: metav1.ObjectMeta{Name: "rc"},

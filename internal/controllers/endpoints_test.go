@@ -1,4 +1,4 @@
-package endpoints_test
+package controllers_test
 
 import (
 	"context"
@@ -24,13 +24,13 @@ import (
 	"monopod.dev/monopod/internal/controllers/endpoints"
 )
 
-// world is a real API server with a controller.
-type world struct {
+// served is a real API server with a controller.
+type served struct {
 	*testing.T
 	kube kubernetes.Interface
 }
 
-func newWorld(t *testing.T) world {
+func newServed(t *testing.T) served {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "mp-ep-") // a socket's path is short
 	if err != nil {
@@ -45,8 +45,8 @@ func newWorld(t *testing.T) world {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	served, controlled := make(chan error, 1), make(chan error, 1)
-	go func() { served <- s.Run(ctx) }()
+	serving, controlled := make(chan error, 1), make(chan error, 1)
+	go func() { serving <- s.Run(ctx) }()
 	select {
 	case <-s.Ready():
 	case <-time.After(time.Minute):
@@ -69,17 +69,17 @@ func newWorld(t *testing.T) world {
 		}
 		factory.Shutdown()
 		cancel()
-		if err := <-served; err != nil {
+		if err := <-serving; err != nil {
 			t.Error(err)
 		}
 	})
 	if _, err := kube.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	return world{t, kube}
+	return served{t, kube}
 }
 
-func (w world) service(name string, change func(*corev1.Service)) *corev1.Service {
+func (w served) service(name string, change func(*corev1.Service)) *corev1.Service {
 	w.Helper()
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"team": "a"}}, Spec: corev1.ServiceSpec{
 		Selector: map[string]string{"app": name}, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromString("http")}},
@@ -95,7 +95,7 @@ func (w world) service(name string, change func(*corev1.Service)) *corev1.Servic
 }
 
 // pod makes a pod that has addresses, and is ready or not.
-func (w world) pod(name, app string, ready bool, ips ...string) *corev1.Pod {
+func (w served) pod(name, app string, ready bool, ips ...string) *corev1.Pod {
 	w.Helper()
 	p, err := w.kube.CoreV1().Pods("default").Create(w.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": app}},
@@ -108,7 +108,7 @@ func (w world) pod(name, app string, ready bool, ips ...string) *corev1.Pod {
 	return w.status(p, ready, ips...)
 }
 
-func (w world) status(p *corev1.Pod, ready bool, ips ...string) *corev1.Pod {
+func (w served) status(p *corev1.Pod, ready bool, ips ...string) *corev1.Pod {
 	w.Helper()
 	p.Status.Phase, p.Status.PodIPs = corev1.PodRunning, nil
 	for _, ip := range ips {
@@ -127,7 +127,7 @@ func (w world) status(p *corev1.Pod, ready bool, ips ...string) *corev1.Pod {
 }
 
 // slices are the slices of a service, in short.
-func (w world) slices(service string) string {
+func (w served) slices(service string) string {
 	w.Helper()
 	list, err := w.kube.DiscoveryV1().EndpointSlices("default").List(w.Context(), metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=" + service})
 	if err != nil {
@@ -159,7 +159,7 @@ func (w world) slices(service string) string {
 }
 
 // endpoints are the Endpoints of a service, in short.
-func (w world) endpoints(service string) string {
+func (w served) endpoints(service string) string {
 	e, err := w.kube.CoreV1().Endpoints("default").Get(w.Context(), service, metav1.GetOptions{})
 	if err != nil {
 		return "none"
@@ -180,7 +180,7 @@ func (w world) endpoints(service string) string {
 }
 
 // until waits until a service's slices, and its Endpoints, are as wanted.
-func (w world) until(service, slices, endpoints string) {
+func (w served) until(service, slices, endpoints string) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), 2*time.Minute)
 	defer cancel()
@@ -209,7 +209,7 @@ func (w world) until(service, slices, endpoints string) {
 }
 
 func TestEndpoints(t *testing.T) {
-	w := newWorld(t)
+	w := newServed(t)
 	w.service("web", nil)
 	w.until("web", "endpointslice IPv4 [] ", "")
 	a := w.pod("a", "web", true, "10.61.0.10", "fd00:61::10")
@@ -254,7 +254,7 @@ func TestEndpoints(t *testing.T) {
 }
 
 // untilGone waits for the end of Endpoints. Slices go by their owner, whose collector is another controller.
-func (w world) untilGone(name string) {
+func (w served) untilGone(name string) {
 	w.Helper()
 	watched, err := w.kube.CoreV1().Endpoints("default").Watch(w.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 	if err != nil {
@@ -279,7 +279,7 @@ func (w world) untilGone(name string) {
 
 // A slice has at most 100 endpoints, and one that changes rewrites no other.
 func TestManyEndpoints(t *testing.T) {
-	w := newWorld(t)
+	w := newServed(t)
 	w.service("many", nil)
 	for n := range 150 {
 		w.pod(fmt.Sprint("p-", n), "many", true, fmt.Sprintf("10.61.1.%d", n+1))
@@ -313,8 +313,8 @@ func TestManyEndpoints(t *testing.T) {
 }
 
 // What is written as the Endpoints of a service without a selector is shown as slices.
-func TestMirror(t *testing.T) {
-	w := newWorld(t)
+func TestMirroredEndpoints(t *testing.T) {
+	w := newServed(t)
 	w.service("db", func(s *corev1.Service) { s.Spec.Selector, s.Spec.Ports[0].TargetPort = nil, intstr.FromInt32(80) })
 	written := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "db"}, Subsets: []corev1.EndpointSubset{{
 		Addresses: []corev1.EndpointAddress{{IP: "192.0.2.1"}, {IP: "2001:db8::1"}}, NotReadyAddresses: []corev1.EndpointAddress{{IP: "192.0.2.2"}},
@@ -339,7 +339,7 @@ func TestMirror(t *testing.T) {
 
 // Endpoints of no service are their maker's, also before there is one; they go with a service that goes. Those that a controller has left go at once.
 func TestEndpointsWithoutAService(t *testing.T) {
-	w := newWorld(t)
+	w := newServed(t)
 	create := func(name string, labels map[string]string) *corev1.Endpoints {
 		t.Helper()
 		made, err := w.kube.CoreV1().Endpoints("default").Create(t.Context(), &corev1.Endpoints{

@@ -50,7 +50,7 @@ var layers = []layer{
 	{"internal/dns", []string{"internal/kit"}, "it knows the Kubernetes API, by client-go, and name servers; nothing else of the node"},
 	{"internal/dns/answer", nil, "what is said to a question is a pure function of it and of a view of the cluster"},
 	{"internal/dns/message", nil, "messages are read and written by pure functions"},
-	{"internal/netpolicy", []string{"internal/host/ruleset", "internal/network/podnet"}, "it knows the Kubernetes API, by client-go, and the kernel; whose addresses there are the composition root tells it"},
+	{"internal/netpolicy", []string{"internal/host/ruleset", "internal/network/podnet", "internal/kit"}, "it knows the Kubernetes API, by client-go, and the kernel; whose addresses there are the composition root tells it"},
 	{"internal/netpolicy/compile", []string{"internal/kit"}, "what policies mean is a pure function"},
 	{"internal/agent", []string{"internal/pods", "internal/devices", "internal/host", "internal/kit"},
 		"the agent reaches containers only through CRI, and the API only through client-go, even in one process"},

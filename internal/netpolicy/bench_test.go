@@ -10,6 +10,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // crowded is a role that enforces a policy for each five of so many pods of this node, with a kernel that is none, and those pods.
@@ -31,7 +33,7 @@ func crowded(b *testing.B, n int) (*Role, []*corev1.Pod) {
 		pods = append(pods, factPod("shop", fmt.Sprint("pod", i), uid, at("n"), addressed(ip.String()), func(p *corev1.Pod) {
 			p.Labels = map[string]string{"app": fmt.Sprint("a", i%(n/5))}
 		}))
-		r.Connecting(Endpoint{SandboxID: fmt.Sprint("s", i), Namespace: "shop", Name: fmt.Sprint("pod", i), UID: string(uid), Addresses: []netip.Addr{ip}})
+		r.Connecting(Endpoint{SandboxID: ids.SandboxID(fmt.Sprint("s", i)), Namespace: "shop", Name: fmt.Sprint("pod", i), UID: uid, Addresses: []netip.Addr{ip}})
 	}
 	r.podFeed().replace(pods)
 	if err := r.step(b.Context()); err != nil || !r.enforced {

@@ -9,14 +9,17 @@ import (
 
 	"github.com/containerd/errdefs"
 	"k8s.io/apimachinery/pkg/types"
+
+	"monopod.dev/monopod/internal/kit/ids"
 )
 
 // Endpoint is a sandbox on the node's network.
 type Endpoint struct {
-	SandboxID string
+	SandboxID ids.SandboxID
 	// Namespace, Name and UID are those of its pod; empty where nobody remembers them.
-	Namespace, Name, UID string
-	Addresses            []netip.Addr
+	Namespace, Name string
+	UID             types.UID
+	Addresses       []netip.Addr
 }
 
 // How long a sandbox waits for what is to hold for its traffic, and for the API to tell of its pod: the watch of the agent may be ahead of this one, but not by
@@ -46,9 +49,9 @@ func (r *Role) Connecting(e Endpoint) (settled func(context.Context) error) {
 }
 
 // Disconnected is told that the addresses of sandboxes are nobody's any more.
-func (r *Role) Disconnected(sandboxIDs ...string) {
+func (r *Role) Disconnected(gone ...ids.SandboxID) {
 	r.mu.Lock()
-	for _, id := range sandboxIDs {
+	for _, id := range gone {
 		r.facts.disconnect(id)
 	}
 	idle := r.facts.policiesKnown && len(r.facts.policies) == 0
@@ -104,5 +107,5 @@ func (r *Role) unknown(e Endpoint) bool {
 	if !r.facts.podsKnow || !r.enforced {
 		return false
 	}
-	return r.facts.pods[types.UID(e.UID)] == nil && r.facts.mirrors[e.static()] == ""
+	return r.facts.pods[e.UID] == nil && r.facts.mirrors[e.static()] == ""
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/netpolicy/compile"
 )
 
@@ -28,7 +29,7 @@ type facts struct {
 	mirrors map[staticPod]types.UID
 	// endpoints are the sandboxes of this node's network. ofUID are those of a pod, and of the UID "" those of which nobody remembers it; at are those that have an address, and claims the pods
 	// that do, as the API tells; as are those that were compiled as a pod.
-	endpoints map[string]*endpoint
+	endpoints map[ids.SandboxID]*endpoint
 	ofUID     index[types.UID, *endpoint]
 	at        index[netip.Addr, *endpoint]
 	claims    index[netip.Addr, types.UID]
@@ -68,7 +69,7 @@ type endpoint struct {
 func newFacts(node string) facts {
 	return facts{node: node, policies: map[types.NamespacedName]*networkingv1.NetworkPolicy{}, learn: true, namespaces: map[string]compile.Namespace{}, relabelled: map[string]bool{},
 		pods: map[types.UID]*podFact{}, claims: index[netip.Addr, types.UID]{}, mirrors: map[staticPod]types.UID{},
-		endpoints: map[string]*endpoint{}, ofUID: index[types.UID, *endpoint]{}, at: index[netip.Addr, *endpoint]{}, as: index[types.UID, *endpoint]{}, news: allNews()}
+		endpoints: map[ids.SandboxID]*endpoint{}, ofUID: index[types.UID, *endpoint]{}, at: index[netip.Addr, *endpoint]{}, as: index[types.UID, *endpoint]{}, news: allNews()}
 }
 
 // needed says whether there is anything to enforce.
@@ -192,14 +193,14 @@ func (f *facts) connect(of Endpoint) {
 	f.disconnect(of.SandboxID)
 	e := &endpoint{Endpoint: of}
 	f.endpoints[of.SandboxID] = e
-	f.ofUID.add(types.UID(of.UID), e)
+	f.ofUID.add(of.UID, e)
 	for _, a := range of.Addresses {
 		f.at.add(a, e)
 	}
 	f.sandboxNews(e)
 }
 
-func (f *facts) disconnect(id string) {
+func (f *facts) disconnect(id ids.SandboxID) {
 	e := f.endpoints[id]
 	if e == nil {
 		return
@@ -207,7 +208,7 @@ func (f *facts) disconnect(id string) {
 	f.sandboxNews(e)
 	f.compiledAs(e, "")
 	delete(f.endpoints, id)
-	f.ofUID.drop(types.UID(e.UID), e)
+	f.ofUID.drop(e.UID, e)
 	for _, a := range e.Addresses {
 		f.at.drop(a, e)
 	}
@@ -216,16 +217,15 @@ func (f *facts) disconnect(id string) {
 
 // podOf is the pod of a sandbox, as the API has it: the one of its UID, and another only where there is none and that is the mirror of a static pod.
 func (f *facts) podOf(e *endpoint) types.UID {
-	uid := types.UID(e.UID)
-	if uid == "" {
+	if e.UID == "" {
 		return f.podAt(e.Addresses)
 	}
-	if f.pods[uid] == nil {
+	if f.pods[e.UID] == nil {
 		if mirror, ok := f.mirrors[e.static()]; ok {
 			return mirror
 		}
 	}
-	return uid
+	return e.UID
 }
 
 // podAt is the pod of this node that has an address, of several the same one each time.
@@ -244,4 +244,4 @@ func (f *facts) podAt(addresses []netip.Addr) (first types.UID) {
 }
 
 // static is the static pod that a sandbox may be of.
-func (e *Endpoint) static() staticPod { return staticPod{types.UID(e.UID), e.Namespace, e.Name} }
+func (e *Endpoint) static() staticPod { return staticPod{e.UID, e.Namespace, e.Name} }

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/netpolicy/compile"
 	"monopod.dev/monopod/test/apitest"
 	"monopod.dev/monopod/test/harness"
@@ -142,7 +143,7 @@ func (r *rig) pod(namespace, name, app string, octet int) Endpoint {
 		Spec:       corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}, metav1.CreateOptions{})
 	r.must(err)
-	return Endpoint{SandboxID: namespace + "-" + name, Namespace: namespace, Name: name, UID: string(p.UID),
+	return Endpoint{SandboxID: ids.SandboxID(namespace + "-" + name), Namespace: namespace, Name: name, UID: p.UID,
 		Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(octet)})}}
 }
 

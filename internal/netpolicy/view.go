@@ -7,6 +7,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/netpolicy/compile"
 )
 
@@ -15,13 +16,13 @@ type news struct {
 	// all: nothing of what was compiled is sure to hold, and nothing else is noted.
 	all       bool
 	pods      map[types.UID]bool
-	sandboxes map[string]bool
+	sandboxes map[ids.SandboxID]bool
 	// unsettled are sandboxes that were compiled, and that the rules in the kernel may not know yet.
 	unsettled map[*endpoint]bool
 }
 
 func allNews() news {
-	return news{all: true, pods: map[types.UID]bool{}, sandboxes: map[string]bool{}, unsettled: map[*endpoint]bool{}}
+	return news{all: true, pods: map[types.UID]bool{}, sandboxes: map[ids.SandboxID]bool{}, unsettled: map[*endpoint]bool{}}
 }
 
 // podNews notes that a pod comes, changes or goes: what it was and what it is are told one after the other.
@@ -83,7 +84,7 @@ type view struct {
 	policies   []*networkingv1.NetworkPolicy
 	namespaces []compile.Namespace
 	without    []string
-	// all: come are all pods there are. Otherwise come are those that have come or changed since the last view, and those of the UIDs gone have gone.
+	// all: come are all pods there are. Otherwise come are those that have come or changed since the last view, and those of the keys gone have gone.
 	all  bool
 	come []compile.Pod
 	gone []string
@@ -120,7 +121,7 @@ func (f *facts) view() (v view, whole bool) {
 		if local, is := f.local(f.endpoints[id]); is {
 			v.come = append(v.come, local)
 		} else {
-			v.gone = append(v.gone, id)
+			v.gone = append(v.gone, string(id))
 		}
 	}
 	for uid := range f.news.pods {
@@ -151,7 +152,7 @@ func (f *facts) local(e *endpoint) (compile.Pod, bool) {
 	if !e.settled {
 		f.news.unsettled[e] = true
 	}
-	return compile.Pod{UID: e.SandboxID, Kind: e.kind, Addresses: e.Addresses, Local: true}, true
+	return compile.Pod{Key: string(e.SandboxID), Kind: e.kind, Addresses: e.Addresses, Local: true}, true
 }
 
 // remote is a pod as rules see it that has no sandbox here, at those addresses that no sandbox has.
@@ -160,7 +161,7 @@ func (f *facts) remote(uid types.UID) (compile.Pod, bool) {
 	if p == nil || p.gone || len(f.as[uid]) > 0 {
 		return compile.Pod{}, false
 	}
-	remote := compile.Pod{UID: string(uid), Kind: p.kind}
+	remote := compile.Pod{Key: string(uid), Kind: p.kind}
 	for _, a := range p.addresses {
 		if len(f.at[a]) == 0 {
 			remote.Addresses = append(remote.Addresses, a)

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod.dev/monopod/internal/kit/ids"
 	"monopod.dev/monopod/internal/netpolicy/compile"
 )
 
@@ -30,7 +31,7 @@ func wholeView(f *facts, kinds map[*endpoint]*compile.Kind) map[string]compile.P
 		}
 	}
 	for id, e := range f.endpoints {
-		uid := types.UID(e.UID)
+		uid := e.UID
 		for _, a := range e.Addresses {
 			if held[a] = true; uid == "" {
 				uid = byAddress[a]
@@ -44,13 +45,13 @@ func wholeView(f *facts, kinds map[*endpoint]*compile.Kind) map[string]compile.P
 		}
 		if kinds[e] != nil {
 			here[uid] = true
-			all[id] = compile.Pod{UID: id, Kind: kinds[e], Addresses: e.Addresses, Local: true}
+			all[string(id)] = compile.Pod{Key: string(id), Kind: kinds[e], Addresses: e.Addresses, Local: true}
 		}
 	}
 	for uid, p := range f.pods {
 		addresses := slices.DeleteFunc(slices.Clone(p.addresses), func(a netip.Addr) bool { return held[a] })
 		if !p.gone && !here[uid] && len(addresses) > 0 {
-			all[string(uid)] = compile.Pod{UID: string(uid), Kind: p.kind, Addresses: addresses}
+			all[string(uid)] = compile.Pod{Key: string(uid), Kind: p.kind, Addresses: addresses}
 		}
 	}
 	return all
@@ -109,17 +110,17 @@ func TestViewsAddUp(t *testing.T) {
 				case 4, 5:
 					f.dropPod(types.UID(one("u", 6)))
 				case 6, 7, 8:
-					e := Endpoint{SandboxID: one("s", 4), Namespace: "shop", Addresses: addresses()}
+					e := Endpoint{SandboxID: ids.SandboxID(one("s", 4)), Namespace: "shop", Addresses: addresses()}
 					switch chance.IntN(4) {
 					case 0:
-						e.UID, e.Name = one("static", 2), "static"
+						e.UID, e.Name = types.UID(one("static", 2)), "static"
 					case 1, 2:
-						e.UID = one("u", 6)
-						e.Name = "web-" + e.UID
+						e.UID = types.UID(one("u", 6))
+						e.Name = "web-" + string(e.UID)
 					}
 					f.connect(e)
 				case 9:
-					f.disconnect(one("s", 4))
+					f.disconnect(ids.SandboxID(one("s", 4)))
 				case 10:
 					if chance.IntN(4) == 0 {
 						f.forgetPods()
@@ -159,11 +160,11 @@ func TestViewsAddUp(t *testing.T) {
 			if got, want := fmt.Sprint(namespaces), fmt.Sprint(f.namespaces); got != want {
 				t.Fatalf("seed %d, step %d: of namespaces was told %s, and there are %s", seed, step, got, want)
 			}
-			for _, uid := range v.gone {
-				delete(got, uid)
+			for _, key := range v.gone {
+				delete(got, key)
 			}
 			for _, p := range v.come {
-				got[p.UID] = p
+				got[p.Key] = p
 			}
 			if got, want := written(got), written(wholeView(&f, kinds)); got != want {
 				t.Fatalf("seed %d, step %d: what was told comes to\n%sand there is\n%s", seed, step, got, want)

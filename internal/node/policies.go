@@ -6,6 +6,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"monopod.dev/monopod/internal/config"
@@ -22,18 +23,12 @@ var _ network.Guard = guard{}
 // Connecting implements network.Guard.
 func (g guard) Connecting(e network.Endpoint) func(context.Context) error {
 	return g.policies.Connecting(netpolicy.Endpoint{
-		SandboxID: string(e.SandboxID), Namespace: e.Pod.Namespace, Name: e.Pod.Name, UID: e.Pod.UID, Addresses: e.Addresses,
+		SandboxID: e.SandboxID, Namespace: e.Pod.Namespace, Name: e.Pod.Name, UID: types.UID(e.Pod.UID), Addresses: e.Addresses,
 	})
 }
 
 // Disconnected implements network.Guard.
-func (g guard) Disconnected(sandboxIDs ...ids.SandboxID) {
-	gone := make([]string, 0, len(sandboxIDs))
-	for _, id := range sandboxIDs {
-		gone = append(gone, string(id))
-	}
-	g.policies.Disconnected(gone...)
-}
+func (g guard) Disconnected(gone ...ids.SandboxID) { g.policies.Disconnected(gone...) }
 
 // policiesRole enforces network policies for pods of the built-in network. The runtime opens it, whose network asks it.
 type policiesRole struct {

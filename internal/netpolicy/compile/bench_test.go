@@ -31,7 +31,7 @@ func BenchmarkAnotherPod(b *testing.B) {
 			}
 			var pods []Pod
 			for i := range n {
-				pods = append(pods, Pod{UID: fmt.Sprint(i), Kind: kind("shop", fmt.Sprint("a", i%(n/5))), Local: true,
+				pods = append(pods, Pod{Key: fmt.Sprint(i), Kind: kind("shop", fmt.Sprint("a", i%(n/5))), Local: true,
 					Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 99, byte(i >> 8), byte(i)}), netip.AddrFrom16([16]byte{0xfd, 14: byte(i >> 8), 15: byte(i)})}})
 			}
 			c := New()
@@ -39,7 +39,7 @@ func BenchmarkAnotherPod(b *testing.B) {
 			c.Compile(pods)
 			b.ReportAllocs()
 			for b.Loop() {
-				c.Update(nil, []string{pods[0].UID})
+				c.Update(nil, []string{pods[0].Key})
 				c.Update(pods[:1], nil)
 			}
 		})

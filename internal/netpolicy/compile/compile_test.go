@@ -86,12 +86,12 @@ func testPods() []Pod {
 		return corev1.ContainerPort{Name: "http", Protocol: corev1.ProtocolTCP, ContainerPort: n}
 	}
 	return []Pod{
-		{UID: "4", Kind: kind("watch", "web", http(7070)), Addresses: addrs(remote)},
-		{UID: "1", Kind: kind("shop", "web", http(8080), corev1.ContainerPort{Name: "dns", Protocol: corev1.ProtocolUDP, ContainerPort: 53}),
+		{Key: "4", Kind: kind("watch", "web", http(7070)), Addresses: addrs(remote)},
+		{Key: "1", Kind: kind("shop", "web", http(8080), corev1.ContainerPort{Name: "dns", Protocol: corev1.ProtocolUDP, ContainerPort: 53}),
 			Addresses: addrs(web, web6), Local: true},
-		{UID: "2", Kind: kind("shop", "db", http(9090)), Addresses: addrs(db), Local: true},
-		{UID: "3", Kind: kind("watch", "probe"), Addresses: addrs(probe), Local: true},
-		{UID: "5", Kind: kind("watch", "host"), Local: false}, // of the host's network
+		{Key: "2", Kind: kind("shop", "db", http(9090)), Addresses: addrs(db), Local: true},
+		{Key: "3", Kind: kind("watch", "probe"), Addresses: addrs(probe), Local: true},
+		{Key: "5", Kind: kind("watch", "host"), Local: false}, // of the host's network
 	}
 }
 

@@ -214,7 +214,7 @@ func (c chance) pod(i int) Pod {
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Ports: ports}}},
 	})
 	local := c.IntN(3) > 0
-	return Pod{UID: fmt.Sprint("u", i), Kind: k, Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), netip.MustParseAddr(fmt.Sprintf("fd00::%x", i))}, Local: local}
+	return Pod{Key: fmt.Sprint("u", i), Kind: k, Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), netip.MustParseAddr(fmt.Sprintf("fd00::%x", i))}, Local: local}
 }
 
 // TestAsTheDocumentationSays compares what is compiled with what the documentation says, for clusters and policies as chance makes them, which change under way.

@@ -45,8 +45,8 @@ var Directions = [2]Direction{Ingress, Egress}
 
 // Pod is what is to be known of a pod.
 type Pod struct {
-	// UID tells it from all others.
-	UID string
+	// Key tells it from all others: the id of its sandbox, or its UID where it has none here.
+	Key string
 	// Kind says what policies see of it; pods with the same are alike to them.
 	Kind *Kind
 	// Addresses are its own; a pod of the host's network has none.

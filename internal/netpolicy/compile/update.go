@@ -10,7 +10,7 @@ import (
 // of addresses is the first or the last of its name the pairs of classes are found anew.
 type state struct {
 	round uint64
-	pods  map[string]*placed // by UID
+	pods  map[string]*placed // by key
 	spots map[netip.Addr]*spot
 	// within are the pods by namespace.
 	within map[string]map[*placed]bool
@@ -62,14 +62,14 @@ func (c *Compiler) begin() {
 }
 
 // Compile says what holds for these pods, and no others: it is Update with what differs from the pods that were told before. Where two pods have an address, one of this
-// node has it, and of others the one whose UID is the greater. What it returns holds until the next call.
+// node has it, and of others the one whose key is the greater. What it returns holds until the next call.
 func (c *Compiler) Compile(pods []Pod) Rules {
 	s := c.state
 	s.round++
 	var come []Pod
 	for i := range pods {
 		p := &pods[i]
-		if known := s.pods[p.UID]; known != nil {
+		if known := s.pods[p.Key]; known != nil {
 			known.round = s.round
 			if known.same(p) {
 				continue
@@ -78,30 +78,30 @@ func (c *Compiler) Compile(pods []Pod) Rules {
 		come = append(come, *p)
 	}
 	var gone []string
-	for uid, p := range s.pods {
+	for key, p := range s.pods {
 		if p.round != s.round {
-			gone = append(gone, uid)
+			gone = append(gone, key)
 		}
 	}
 	return c.Update(come, gone)
 }
 
-// Update says what holds when some pods have come or changed, and those of some UIDs have gone. It costs what these pods have, whatever others there are, as long as there are
+// Update says what holds when some pods have come or changed, and those of some keys have gone. It costs what these pods have, whatever others there are, as long as there are
 // others of their classes. What it returns holds until the next call.
 func (c *Compiler) Update(come []Pod, gone []string) Rules {
 	s := c.state
 	s.rules.Before, s.rules.Version = s.rules.Version, &Version{}
 	s.rules.Touched = Touched{Addresses: map[netip.Addr]bool{}}
 	for _, p := range s.again {
-		c.takeOut(p.UID)
+		c.takeOut(p.Key)
 		c.putIn(&p.Pod)
 	}
 	s.again = nil
-	for _, uid := range gone {
-		c.takeOut(uid)
+	for _, key := range gone {
+		c.takeOut(key)
 	}
 	for i := range come {
-		c.takeOut(come[i].UID)
+		c.takeOut(come[i].Key)
 		c.putIn(&come[i])
 	}
 	for a := range s.rules.Touched.Addresses {
@@ -161,7 +161,7 @@ func (p *placed) same(o *Pod) bool {
 func (c *Compiler) putIn(pod *Pod) {
 	s := c.state
 	p := &placed{Pod: *pod, judged: c.judge(pod.Kind), round: s.round}
-	s.pods[p.UID] = p
+	s.pods[p.Key] = p
 	if s.within[p.Kind.Namespace] == nil {
 		s.within[p.Kind.Namespace] = map[*placed]bool{}
 	}
@@ -177,13 +177,13 @@ func (c *Compiler) putIn(pod *Pod) {
 	}
 }
 
-func (c *Compiler) takeOut(uid string) {
+func (c *Compiler) takeOut(key string) {
 	s := c.state
-	p := s.pods[uid]
+	p := s.pods[key]
 	if p == nil {
 		return
 	}
-	delete(s.pods, uid)
+	delete(s.pods, key)
 	if delete(s.within[p.Kind.Namespace], p); len(s.within[p.Kind.Namespace]) == 0 {
 		delete(s.within, p.Kind.Namespace)
 	}
@@ -204,7 +204,7 @@ func (c *Compiler) settle(a netip.Addr) {
 			if a.Local != b.Local {
 				return map[bool]int{true: 1, false: -1}[a.Local]
 			}
-			return cmp.Compare(a.UID, b.UID)
+			return cmp.Compare(a.Key, b.Key)
 		})
 	}
 	before := *at

@@ -84,19 +84,19 @@ func TestAnUpdateIsAsFromScratch(t *testing.T) {
 			var gone []string
 			for range 1 + c.IntN(3) {
 				p := c.pod(2 + c.IntN(6)*3)
-				p.UID = fmt.Sprint("u", c.IntN(10))
+				p.Key = fmt.Sprint("u", c.IntN(10))
 				if c.IntN(4) == 0 {
 					p.Addresses = p.Addresses[:1]
 				}
 				if c.IntN(3) == 0 {
-					delete(pods, p.UID)
-					gone = append(gone, p.UID)
-					come = slices.DeleteFunc(come, func(o Pod) bool { return o.UID == p.UID })
+					delete(pods, p.Key)
+					gone = append(gone, p.Key)
+					come = slices.DeleteFunc(come, func(o Pod) bool { return o.Key == p.Key })
 					continue
 				}
-				pods[p.UID] = p
-				gone = slices.DeleteFunc(gone, func(uid string) bool { return uid == p.UID })
-				come = append(slices.DeleteFunc(come, func(o Pod) bool { return o.UID == p.UID }), p)
+				pods[p.Key] = p
+				gone = slices.DeleteFunc(gone, func(key string) bool { return key == p.Key })
+				come = append(slices.DeleteFunc(come, func(o Pod) bool { return o.Key == p.Key }), p)
 			}
 			all := slices.Collect(maps.Values(pods))
 			var got Rules
@@ -119,7 +119,7 @@ func TestAnUpdateIsAsFromScratch(t *testing.T) {
 func TestKindsAreForgotten(t *testing.T) {
 	c := New()
 	for i := range 3 * spare {
-		c.Update([]Pod{{UID: "one", Kind: kind("shop", fmt.Sprint("job-", i))}}, nil)
+		c.Update([]Pod{{Key: "one", Kind: kind("shop", fmt.Sprint("job-", i))}}, nil)
 	}
 	if n := c.known; n > spare+2 || n != len(c.kinds["shop"]) {
 		t.Errorf("of one pod %d kinds are remembered", n)

@@ -42,7 +42,7 @@ func crowd(pods, apps int) (all []compile.Pod, policies []*networkingv1.NetworkP
 		app := i % apps
 		k := kindOf(fmt.Sprint("ns", app%10), fmt.Sprint("a", app))
 		a := netip.AddrFrom4([4]byte{10, 99, byte(i >> 8), byte(i)})
-		all = append(all, compile.Pod{UID: fmt.Sprint(i), Kind: k, Local: true,
+		all = append(all, compile.Pod{Key: fmt.Sprint(i), Kind: k, Local: true,
 			Addresses: []netip.Addr{a, netip.AddrFrom16([16]byte{0xfd, 2, 14: byte(i >> 8), 15: byte(i)})}})
 	}
 	return all, policies, namespaces

@@ -30,7 +30,7 @@ func TestWhatIsTouchedIsAllThatDiffers(t *testing.T) {
 			for range 1 + chance.IntN(3) {
 				p := crowd[chance.IntN(len(crowd))]
 				if chance.IntN(3) == 0 {
-					gone = append(gone, p.UID)
+					gone = append(gone, p.Key)
 					continue
 				}
 				p.Kind = kinds[chance.IntN(len(kinds))]
@@ -69,7 +69,7 @@ func BenchmarkAnotherPod(b *testing.B) {
 			have := contentOf(&r, nil)
 			b.ReportAllocs()
 			for b.Loop() {
-				r := c.Update(nil, []string{pods[0].UID})
+				r := c.Update(nil, []string{pods[0].Key})
 				have.make(touched(&r, have))
 				r = c.Update(pods[:1], nil)
 				have.make(touched(&r, have))

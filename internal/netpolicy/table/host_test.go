@@ -209,7 +209,7 @@ func (h *testHost) pod(namespace, app string, ports ...compile.NamedPort) *machi
 		h.neighbour(port, ip, there)
 		h.must(netlink.RouteAdd(&netlink.Route{LinkIndex: port.Attrs().Index, Dst: whole(ip), Src: gateways[f].AsSlice(), Scope: netlink.SCOPE_LINK}))
 	}
-	h.pods = append(h.pods, compile.Pod{UID: m.name, Kind: kindOf(namespace, app, ports...), Addresses: ips, Local: true})
+	h.pods = append(h.pods, compile.Pod{Key: m.name, Kind: kindOf(namespace, app, ports...), Addresses: ips, Local: true})
 	return m
 }
 

@@ -114,7 +114,7 @@ guestbook: $(BIN)/guestbook.tar ## build bin/guestbook.tar, the image of docs/TU
 BESIDE = $(MAKE) --no-print-directory -o build $(EXAMPLES:%=-o %) RUN_ID=$(RUN_ID)
 test: need-root build deps test-deps vm-deps $(EXAMPLES) ## run all tests, as CI does
 	@rm -f _out/failed; hack/beside.sh _out/test-beside.log '$(BESIDE) test-vm test-unit' \
-		'hack/beside.sh _out/test-third.log "$(BESIDE) test-host test-executor && nice -n 19 $(BESIDE) check" "$(BESIDE) test-e2e test-podman test-containerd test-image"'; \
+		'hack/beside.sh _out/test-third.log "$(BESIDE) test-host test-executor && ALL_TESTS_RUN=1 nice -n 19 $(BESIDE) check" "$(BESIDE) test-e2e test-podman test-containerd test-image"'; \
 		status=$$?; [ ! -e _out/failed ] || { echo '=== what failed, in brief:'; cat _out/failed; }; exit $$status
 
 check: need-go deps ## formatting, vet, golangci-lint, the import rules, generated code

@@ -140,7 +140,7 @@ func TestSandbox(t *testing.T) {
 func TestRefIsNoPath(t *testing.T) {
 	good := Ref{UID: "5f1b-..x", Namespace: "ns", Name: "p"}
 	labels := func(r Ref) map[string]string {
-		return sandboxLabels(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(r.UID), Namespace: r.Namespace, Name: r.Name}})
+		return sandboxLabels(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: r.UID, Namespace: r.Namespace, Name: r.Name}})
 	}
 	if ref, ok := RefOf(labels(good)); !ok || ref != good {
 		t.Errorf("%+v, %v", ref, ok)

@@ -71,9 +71,11 @@ type Of[T Object, L runtime.Object] struct {
 	// Fields are the values of the fields, beside name and namespace, that objects can be selected by. The names are the same for every object.
 	Fields func(obj T) fields.Set
 	// Columns is the table that kubectl shows. Row makes the cells of a line and its conditions where the columns have work in common;
-	// else each column has its Value.
+	// else each column has its Value. Rows makes the Row for the objects of an answer where a line depends on the others of a list; of an object that is
+	// shown by itself it is given none.
 	Columns []Column[T]
 	Row     RowFunc[T]
+	Rows    func(list []T) RowFunc[T]
 
 	// Parts are the subresources beside status, by their names.
 	Parts map[string]Part
@@ -259,7 +261,7 @@ func (o Of[T, L]) CheckUpdate(obj, old T) field.ErrorList {
 }
 
 // Table is the table that kubectl shows of the objects.
-func (o Of[T, L]) Table() rest.TableConvertor { return NewTable(o.Columns, o.Row) }
+func (o Of[T, L]) Table() rest.TableConvertor { return table[T]{o.Columns, o.Row, o.Rows} }
 
 func (o Of[T, L]) storage(store *genericregistry.Store) rest.Storage {
 	if o.REST != nil {

@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
@@ -15,6 +16,8 @@ import (
 // Status says how the status of the objects T changes. Labels, annotations and owners may change with it, as with the resources that upstream has had for
 // long: its conformance tests do that.
 type Status[T Object] struct {
+	// Alone: they do not change with it.
+	Alone bool
 	// OnCreate: the status that a new object comes with is kept, against the API conventions.
 	OnCreate bool
 	// Prepare is called before a new status is checked. Update checks it; nil: it may be anything.
@@ -51,17 +54,24 @@ func (o Of[T, L]) statusRules() Rules[T] {
 			kept = append(kept, []int{i})
 		}
 	}
+	resets := []string{"spec"}
+	if o.Status.Alone {
+		resets = append(resets, "metadata")
+	}
 	return Rules[T]{
 		Prepare: func(obj, old T) {
 			for _, i := range kept {
 				at(obj, i).Set(at(old, i))
+			}
+			if o.Status.Alone {
+				metav1.ResetObjectMetaForStatus(obj, old)
 			}
 			if o.Status.Prepare != nil {
 				o.Status.Prepare(obj, old)
 			}
 		},
 		Update: o.Status.Update,
-		Resets: append([]string{"spec"}, o.Status.Resets...),
+		Resets: append(resets, o.Status.Resets...),
 	}
 }
 

@@ -15,10 +15,11 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Unknown stands in a table for a value that the object does not tell, None for one that it has not got.
+// Unknown stands in a table for a value that the object does not tell, None for one that it has not got, Unset for a field that says nothing.
 const (
 	Unknown = "<unknown>"
 	None    = "<none>"
+	Unset   = "<unset>"
 )
 
 // Column is a column of the table that `kubectl get` shows: the server side of content negotiation for "as=Table;g=meta.k8s.io;v=v1". The columns of a
@@ -50,11 +51,12 @@ const (
 type table[T Object] struct {
 	columns []Column[T]
 	row     RowFunc[T]
+	rows    func(list []T) RowFunc[T]
 }
 
 // NewTable makes the table of columns and, where they have work in common, the function that makes a row of them.
 func NewTable[T Object](columns []Column[T], row RowFunc[T]) rest.TableConvertor {
-	return table[T]{columns, row}
+	return table[T]{columns: columns, row: row}
 }
 
 // definitions are the columns as the API has them.
@@ -106,29 +108,36 @@ func (t table[T]) cells(obj T, now time.Time) ([]any, []metav1.TableRowCondition
 
 // ConvertToTable implements rest.TableConvertor for a single object and for a list.
 func (t table[T]) ConvertToTable(ctx context.Context, object, tableOptions runtime.Object) (*metav1.Table, error) {
-	var result metav1.Table
-	now := time.Now()
+	var objects []T
 	add := func(obj runtime.Object) error {
 		typed, ok := obj.(T)
 		if !ok {
 			return notConvertible(ctx, obj)
 		}
-		cells, conditions := t.cells(typed, now)
-		result.Rows = append(result.Rows, metav1.TableRow{
-			Cells:      cells,
-			Conditions: conditions,
-			Object:     runtime.RawExtension{Object: obj},
-		})
+		objects = append(objects, typed)
 		return nil
 	}
 	var err error
-	if meta.IsListType(object) {
+	listed := meta.IsListType(object)
+	if listed {
 		err = meta.EachListItem(object, add)
 	} else {
 		err = add(object)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if t.rows != nil {
+		t.row = t.rows(nil)
+		if listed {
+			t.row = t.rows(objects)
+		}
+	}
+	var result metav1.Table
+	now := time.Now()
+	for _, obj := range objects {
+		cells, conditions := t.cells(obj, now)
+		result.Rows = append(result.Rows, metav1.TableRow{Cells: cells, Conditions: conditions, Object: runtime.RawExtension{Object: obj}})
 	}
 	if list, err := meta.ListAccessor(object); err == nil {
 		result.ResourceVersion = list.GetResourceVersion()
@@ -179,6 +188,14 @@ func OrNone(s string) string {
 		return None
 	}
 	return s
+}
+
+// OrUnset is what a field says, or what stands for one that says nothing.
+func OrUnset[S ~string](s *S) string {
+	if s == nil {
+		return Unset
+	}
+	return string(*s)
 }
 
 // Reference names an object as kubectl does: "pod/p", "statefulset.apps/web".

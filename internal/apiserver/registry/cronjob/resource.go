@@ -89,7 +89,7 @@ func columns() []resource.Column[*batchv1.CronJob] {
 }
 
 func row(c *batchv1.CronJob, now time.Time) ([]any, []metav1.TableRowCondition) {
-	suspend := "<unset>"
+	suspend := resource.Unset
 	switch s := c.Spec.Suspend; {
 	case s == nil:
 	case *s:

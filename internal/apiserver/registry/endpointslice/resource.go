@@ -81,7 +81,7 @@ func ports(s *discoveryv1.EndpointSlice) any {
 		}
 	}
 	if len(all) == 0 {
-		return "<unset>"
+		return resource.Unset
 	}
 	return resource.Few(all, shown)
 }
@@ -92,7 +92,7 @@ func endpoints(s *discoveryv1.EndpointSlice) any {
 		all = append(all, s.Endpoints[i].Addresses...)
 	}
 	if len(all) == 0 {
-		return "<unset>"
+		return resource.Unset
 	}
 	return resource.Few(all, shown)
 }

@@ -22,7 +22,7 @@ func columns() []resource.Column[*autoscaler] {
 		{Name: "Targets", Doc: spec["metrics"], Value: func(a *autoscaler) any { return targets(a) }},
 		{Name: "MinPods", Doc: spec["minReplicas"], Value: func(a *autoscaler) any {
 			if a.Spec.MinReplicas == nil {
-				return "<unset>"
+				return resource.Unset
 			}
 			return fmt.Sprint(*a.Spec.MinReplicas)
 		}},

@@ -51,10 +51,10 @@ func Spec(spec *corev1.PodSpec) {
 	// The account has two names, and the older one is an alias.
 	setDefault(&spec.ServiceAccountName, spec.DeprecatedServiceAccount)
 	spec.DeprecatedServiceAccount = spec.ServiceAccountName
-	roundUp(spec.Overhead)
+	RoundUp(spec.Overhead)
 	if spec.Resources != nil {
-		roundUp(spec.Resources.Limits)
-		roundUp(spec.Resources.Requests)
+		RoundUp(spec.Resources.Limits)
+		RoundUp(spec.Resources.Requests)
 	}
 	for _, c := range pods.Containers(spec) {
 		setContainerDefaults(c)
@@ -79,8 +79,8 @@ func setContainerDefaults(c *corev1.Container) {
 			}
 		}
 	}
-	roundUp(c.Resources.Limits)
-	roundUp(c.Resources.Requests)
+	RoundUp(c.Resources.Limits)
+	RoundUp(c.Resources.Requests)
 	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
 		setProbeDefaults(probe)
 	}
@@ -189,8 +189,8 @@ func pullPolicyFor(image string) corev1.PullPolicy {
 	return corev1.PullIfNotPresent
 }
 
-// roundUp rounds quantities up to the thousandths that the API keeps.
-func roundUp(list corev1.ResourceList) {
+// RoundUp rounds quantities up to the thousandths that the API keeps.
+func RoundUp(list corev1.ResourceList) {
 	for name, quantity := range list {
 		quantity.RoundUp(resource.Milli)
 		list[name] = quantity

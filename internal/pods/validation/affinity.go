@@ -19,18 +19,24 @@ func NodeAffinity(affinity *corev1.Affinity, path *field.Path) (errs field.Error
 	}
 	nodes, path := affinity.NodeAffinity, path.Child("nodeAffinity")
 	if required := nodes.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
-		at := path.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
-		if len(required.NodeSelectorTerms) == 0 {
-			errs = append(errs, field.Required(at, "must have at least one node selector term"))
-		}
-		for i := range required.NodeSelectorTerms {
-			errs = append(errs, validateTerm(&required.NodeSelectorTerms[i], true, at.Index(i))...)
-		}
+		errs = append(errs, NodeSelector(required, path.Child("requiredDuringSchedulingIgnoredDuringExecution"))...)
 	}
 	for i := range nodes.PreferredDuringSchedulingIgnoredDuringExecution {
 		term, at := &nodes.PreferredDuringSchedulingIgnoredDuringExecution[i], path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
 		errs = append(errs, validateWeight(term.Weight, at.Child("weight"))...)
 		errs = append(errs, validateTerm(&term.Preference, false, at.Child("preference"))...)
+	}
+	return errs
+}
+
+// NodeSelector tells what is wrong with what a node must be like.
+func NodeSelector(s *corev1.NodeSelector, path *field.Path) (errs field.ErrorList) {
+	at := path.Child("nodeSelectorTerms")
+	if len(s.NodeSelectorTerms) == 0 {
+		errs = append(errs, field.Required(at, "must have at least one node selector term"))
+	}
+	for i := range s.NodeSelectorTerms {
+		errs = append(errs, validateTerm(&s.NodeSelectorTerms[i], true, at.Index(i))...)
 	}
 	return errs
 }

@@ -29,7 +29,7 @@ func validateVolumes(volumes []corev1.Volume, at *field.Path) (names map[string]
 // volumeSources validate the sources that are honoured, each below the field that has the name of its kind.
 var volumeSources = map[pods.VolumeKind]func(s *corev1.VolumeSource, at *field.Path) field.ErrorList{
 	pods.EmptyDirVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList { return validateEmptyDir(s.EmptyDir, at) },
-	pods.HostPathVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList { return validateHostPath(s.HostPath, at) },
+	pods.HostPathVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList { return HostPath(s.HostPath, at) },
 	pods.SecretVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList {
 		errs := validateObjectName(s.Secret.SecretName, at.Child("secretName"))
 		return append(errs, validateFiles(s.Secret.Items, s.Secret.DefaultMode, at)...)
@@ -89,7 +89,8 @@ func validateImageVolume(s *corev1.ImageVolumeSource, at *field.Path) field.Erro
 	return append(errs, oneOf(s.PullPolicy, at.Child("pullPolicy"), corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
 }
 
-func validateHostPath(h *corev1.HostPathVolumeSource, at *field.Path) field.ErrorList {
+// HostPath tells what is wrong with a path of the host.
+func HostPath(h *corev1.HostPathVolumeSource, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	switch {
 	case h.Path == "":

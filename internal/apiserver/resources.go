@@ -23,6 +23,9 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/configmap"
 	"monopod.dev/monopod/internal/apiserver/registry/controllerrevision"
 	"monopod.dev/monopod/internal/apiserver/registry/cronjob"
+	"monopod.dev/monopod/internal/apiserver/registry/csidriver"
+	"monopod.dev/monopod/internal/apiserver/registry/csinode"
+	"monopod.dev/monopod/internal/apiserver/registry/csistoragecapacity"
 	"monopod.dev/monopod/internal/apiserver/registry/daemonset"
 	"monopod.dev/monopod/internal/apiserver/registry/deployment"
 	"monopod.dev/monopod/internal/apiserver/registry/endpoints"
@@ -55,6 +58,9 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/serviceaccount"
 	"monopod.dev/monopod/internal/apiserver/registry/servicecidr"
 	"monopod.dev/monopod/internal/apiserver/registry/statefulset"
+	"monopod.dev/monopod/internal/apiserver/registry/storageclass"
+	"monopod.dev/monopod/internal/apiserver/registry/volumeattachment"
+	"monopod.dev/monopod/internal/apiserver/registry/volumeattributesclass"
 	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/apiserver/scheme"
 	"monopod.dev/monopod/internal/apiserver/store"
@@ -217,6 +223,9 @@ func declared(roles *rbacauthz.Policy, timeline *podstarts.Recorder) []resource.
 		configmap.Resource(),
 		controllerrevision.Resource(),
 		cronjob.Resource(),
+		csidriver.Resource(),
+		csinode.Resource(),
+		csistoragecapacity.Resource(),
 		daemonset.Resource(),
 		deployment.Resource(),
 		endpoints.Resource(),
@@ -245,6 +254,9 @@ func declared(roles *rbacauthz.Policy, timeline *podstarts.Recorder) []resource.
 		serviceaccount.Resource(),
 		servicecidr.Resource(),
 		statefulset.Resource(),
+		storageclass.Resource(),
+		volumeattachment.Resource(),
+		volumeattributesclass.Resource(),
 	}
 	// Who may write roles is asked of roles alone: agents may not, and administrators may write any.
 	return append(all, rbac.Resources(rbac.Guard{Authorizer: roles, Policy: roles})...)

@@ -41,8 +41,10 @@ var words = []string{
 	"cannot set both resource and service backends",
 	"cannot use TZ or CRON_TZ in schedule, use timeZone field instead",
 	"cannot use both timeZone field and TZ or CRON_TZ in schedule",
+	"datasetName and datasetUUID can not be specified simultaneously",
 	"ephemeral containers not allowed in pod template",
 	"existing toleration can not be modified except its tolerationSeconds",
+	"field can not be empty.",
 	"fieldRef and resourceFieldRef can not be specified simultaneously",
 	"may not have more than one field specified at a time",
 	"may not specify a duration larger than 2^32 seconds",
@@ -59,6 +61,7 @@ var words = []string{
 	"rules cannot apply to both regular resources and non-resource URLs",
 	"should be a domain with at least two segments separated by dots",
 	"should be at least 2",
+	"targetWWNs and wwids can not be specified simultaneously",
 	"the legacy signerName is not allowed via this API version",
 }
 

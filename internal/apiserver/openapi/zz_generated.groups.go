@@ -22,6 +22,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/openapi/policy"
 	"monopod.dev/monopod/internal/apiserver/openapi/rbac"
 	"monopod.dev/monopod/internal/apiserver/openapi/scheduling"
+	"monopod.dev/monopod/internal/apiserver/openapi/storage"
 )
 
 // generated are the definitions of the groups that are served, and of what their types are made of.
@@ -44,5 +45,6 @@ func generated() []common.GetOpenAPIDefinitions {
 		policy.GetOpenAPIDefinitions,
 		rbac.GetOpenAPIDefinitions,
 		scheduling.GetOpenAPIDefinitions,
+		storage.GetOpenAPIDefinitions,
 	}
 }

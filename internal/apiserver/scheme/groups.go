@@ -17,6 +17,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
@@ -55,5 +56,6 @@ func groups() []group {
 		{nodev1.SchemeGroupVersion, nodev1.AddToScheme, nil},
 		{schedulingv1.SchemeGroupVersion, schedulingv1.AddToScheme, nil},
 		{rbacv1.SchemeGroupVersion, rbacv1.AddToScheme, nil},
+		{storagev1.SchemeGroupVersion, storagev1.AddToScheme, nil},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -154,12 +155,16 @@ func agentWrites(t *testing.T, ctx context.Context, agent kubernetes.Interface, 
 	lease := func(ns, name string) error {
 		return second(agent.CoordinationV1().Leases(ns).Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))
 	}
+	drivers := func(name string) error {
+		return second(agent.StorageV1().CSINodes().Create(ctx, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))
+	}
 	for name, err := range map[string]error{
 		"a label":          node(`{"metadata":{"labels":{"node.kubernetes.io/instance-type":"m","example.com/rack":"8"}}}`),
 		"its status":       second(agent.CoreV1().Nodes().PatchStatus(ctx, "n1", []byte(`{"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}]}}`))),
 		"its pod's status": status("mine", `{"status":{"phase":"Running"}}`),
 		"a mirror":         pod(nil),
 		"its lease":        lease("kube-node-lease", "n1"),
+		"its drivers":      drivers("n1"),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -190,6 +195,7 @@ func agentWrites(t *testing.T, ctx context.Context, agent kubernetes.Interface, 
 		"a mirror with a secret": {pod(func(p *corev1.Pod) { p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "nobodys"}} }),
 			"a"},
 		"another node's lease": {lease("kube-node-lease", "n2"), "with the same name as the requesting node"},
+		"another's drivers":    {drivers("n2"), "with the same name as the requesting node"},
 		"a lease elsewhere":    {lease("default", "n1"), "can only access leases"},
 		"a lease of no name": {second(agent.CoordinationV1().Leases("kube-node-lease").Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{GenerateName: "n1"}}, metav1.CreateOptions{})),
 			"with the same name as the requesting node"},

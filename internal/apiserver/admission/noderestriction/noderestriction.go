@@ -14,6 +14,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -59,6 +60,8 @@ func (p Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.O
 		err = r.token(ctx)
 	case coordinationv1.Resource("leases"):
 		err = r.lease()
+	case storagev1.Resource("csinodes"):
+		err = r.drivers()
 	case corev1.Resource("persistentvolumeclaims"):
 		err = errors.New("may not write persistentvolumeclaims")
 	case certificatesv1.Resource("certificatesigningrequests"):
@@ -285,16 +288,36 @@ func (r request) lease() error {
 	if r.GetNamespace() != corev1.NamespaceNodeLease {
 		return fmt.Errorf("can only access leases in the %q system namespace", corev1.NamespaceNodeLease)
 	}
-	name := r.GetName()
-	if r.GetOperation() == admission.Create { // the name may be in the body alone
-		m, err := meta.Accessor(r.GetObject())
-		if err != nil {
-			return err
-		}
-		name = m.GetName()
+	name, err := r.name()
+	if err != nil {
+		return err
 	}
 	if name != r.node {
 		return errors.New("can only access node lease with the same name as the requesting node")
 	}
 	return nil
+}
+
+// drivers admits the CSINode of the node.
+func (r request) drivers() error {
+	name, err := r.name()
+	if err != nil {
+		return err
+	}
+	if name != r.node {
+		return errors.New("can only access CSINode with the same name as the requesting node")
+	}
+	return nil
+}
+
+// name is that of the object. When it is created it may be in the body alone.
+func (r request) name() (string, error) {
+	if r.GetOperation() != admission.Create {
+		return r.GetName(), nil
+	}
+	m, err := meta.Accessor(r.GetObject())
+	if err != nil {
+		return "", err
+	}
+	return m.GetName(), nil
 }

@@ -27,13 +27,14 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/service"
 	"monopod.dev/monopod/internal/apiserver/registry/serviceaccount"
 	"monopod.dev/monopod/internal/apiserver/registry/statefulset"
+	"monopod.dev/monopod/internal/apiserver/registry/storageclass"
 	"monopod.dev/monopod/internal/apiserver/resource"
 )
 
 func served() (rights []resource.Right) {
 	all := append(rbac.Resources(rbac.Guard{}), configmap.Resource(), event.Resource(), lease.Resource(), namespace.Resource(), node.Resource(),
 		pod.Resource(nil), secret.Resource(), service.Resource(), service.ProxyTo(nil, nil), serviceaccount.Resource(), serviceaccount.Tokens(nil, serviceaccount.TokenConfig{}), deployment.Resource(), replicaset.Resource(), replicationcontroller.Resource(), statefulset.Resource(), daemonset.Resource(),
-		job.Resource(), cronjob.Resource(), poddisruptionbudget.Resource(), horizontalpodautoscaler.Resource())
+		job.Resource(), cronjob.Resource(), poddisruptionbudget.Resource(), horizontalpodautoscaler.Resource(), storageclass.Resource())
 	for _, r := range all {
 		rights = append(rights, r.Rights()...)
 	}
@@ -100,7 +101,7 @@ func TestUsersRoles(t *testing.T) {
 		},
 		"admin": {
 			may: []string{"get pods", "patch secrets", "impersonate serviceaccounts", "create rbac.authorization.k8s.io/roles", "delete rbac.authorization.k8s.io/rolebindings"},
-			mayNot: []string{"get rbac.authorization.k8s.io/clusterroles", "create namespaces", "bind rbac.authorization.k8s.io/roles",
+			mayNot: []string{"get rbac.authorization.k8s.io/clusterroles", "get storage.k8s.io/storageclasses", "create namespaces", "bind rbac.authorization.k8s.io/roles",
 				"escalate rbac.authorization.k8s.io/roles"},
 		},
 	} {

@@ -102,13 +102,17 @@ func (p *Policy) scheduler() {
 	p.clusterRole("system:volume-scheduler", nil,
 		on(readUpdate, core, "persistentvolumes"), on(read, storage, "storageclasses"), on(readUpdate, core, "persistentvolumeclaims"))
 	p.bindCluster("system:volume-scheduler", userNamed(user.KubeScheduler))
+	// It is for who makes volumes from outside; an installation binds it.
+	p.clusterRole("system:persistent-volume-provisioner", nil,
+		on("get list watch create delete", core, "persistentvolumes"), on("get list watch update", core, "persistentvolumeclaims"), on(read, storage, "storageclasses"),
+		on("watch", core, "events"), tell())
 }
 
 const controller = "system:controller:"
 
 // controllers are the roles of controllers, each bound to the service account of its name.
 func (p *Policy) controllers() {
-	for _, some := range []map[string][]rbacv1.PolicyRule{controllerRules(), serviceControllerRules()} {
+	for _, some := range []map[string][]rbacv1.PolicyRule{controllerRules(), serviceControllerRules(), volumeControllerRules()} {
 		for name, rules := range some {
 			p.clusterRole(controller+name, nil, rules...)
 			p.bindCluster(controller+name, account(name))
@@ -133,6 +137,32 @@ func serviceControllerRules() map[string][]rbacv1.PolicyRule {
 		"service-cidrs-controller": {
 			on(readUpdate, "networking.k8s.io", "servicecidrs"), on("patch update", "networking.k8s.io", "servicecidrs/finalizers servicecidrs/status"),
 			on(read, "networking.k8s.io", "ipaddresses"), tell(),
+		},
+	}
+}
+
+// volumeControllerRules are the rights of those that are about volumes.
+func volumeControllerRules() map[string][]rbacv1.PolicyRule {
+	const claims, volumes = "persistentvolumeclaims", "persistentvolumes"
+	return map[string][]rbacv1.PolicyRule{
+		"attachdetach-controller": {
+			on("list watch", core, volumes+" "+claims), on(read, core, "nodes"), on("patch update", core, "nodes/status"), on("list watch", core, "pods"), tell(),
+			on("get create delete list watch", storage, "volumeattachments"), on(read, storage, "csidrivers csinodes"),
+		},
+		"ephemeral-volume-controller": {
+			on(read, core, "pods"), on("update", core, "pods/finalizers"), on("get list watch create", core, claims), tell(),
+		},
+		"expand-controller": {on(readUpdate, core, volumes), on("update patch", core, claims+"/status"), on(read, core, claims), tell()},
+		"persistent-volume-binder": {
+			on("get list watch update create delete", core, volumes), on("get list watch update", core, claims), on("update", core, volumes+"/status "+claims+"/status"),
+			on("list watch get create delete", core, "pods"), on(read, storage, "storageclasses"), on("list watch", core, "nodes"), tell(), on("watch", core, "events"),
+		},
+		"pv-protection-controller": {on("get list watch update", core, volumes), tell()},
+		"pvc-protection-controller": {
+			on("get list watch update", core, claims), on("update", core, claims+"/status"), on(read, core, "pods"), tell(),
+		},
+		"volumeattributesclass-protection-controller": {
+			on(read, core, claims+" "+volumes), on("get list watch update", storage, "volumeattributesclasses"), tell(),
 		},
 	}
 }

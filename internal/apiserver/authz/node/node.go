@@ -16,6 +16,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -84,6 +85,8 @@ func (n nodes) decide(ctx context.Context, node string, a authorizer.Attributes)
 		return ownNode(node, a), nil
 	case coordinationv1.Resource("leases"):
 		return ownLease(node, a), nil
+	case storagev1.Resource("csinodes"):
+		return ownDrivers(node, a), nil
 	}
 	return others(node, a), nil
 }
@@ -208,6 +211,19 @@ func ownLease(node string, a authorizer.Attributes) answer {
 		return answer(fmt.Sprintf("can only access leases in the %q system namespace", corev1.NamespaceNodeLease))
 	case a.GetVerb() != "create" && a.GetName() != node:
 		return "can only access node lease with the same name as the requesting node"
+	}
+	return yes
+}
+
+// ownDrivers allows an agent the CSINode by which it tells of its node's drivers. When it is created its name is known only to noderestriction.
+func ownDrivers(node string, a authorizer.Attributes) answer {
+	switch {
+	case a.GetSubresource() != "":
+		return "cannot authorize CSINode subresources"
+	case !slices.Contains([]string{"get", "create", "update", "patch", "delete"}, a.GetVerb()):
+		return "can only get, create, update, patch, or delete a CSINode"
+	case a.GetVerb() != "create" && a.GetName() != node:
+		return "can only access CSINode with the same name as the requesting node"
 	}
 	return yes
 }

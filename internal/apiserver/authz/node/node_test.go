@@ -111,6 +111,17 @@ func TestAuthorize(t *testing.T) {
 		{"update coordination.k8s.io leases default/n1", false},
 		{"list coordination.k8s.io leases kube-node-lease/-", false},
 
+		{"create storage.k8s.io csinodes -", true},
+		{"get storage.k8s.io csinodes n1", true},
+		{"patch storage.k8s.io csinodes n1", true},
+		{"delete storage.k8s.io csinodes n1", true},
+		{"update storage.k8s.io csinodes n2", false},
+		{"list storage.k8s.io csinodes -", false},
+		{"patch storage.k8s.io csinodes/status n1", false},
+		{"watch storage.k8s.io csidrivers -", true},
+		{"update storage.k8s.io csidrivers d", false},
+		{"list storage.k8s.io storageclasses -", false},
+
 		{"create core events ns/-", true},
 		{"patch events.k8s.io events ns/e", true},
 		{"list core events ns/-", false},

@@ -18,6 +18,7 @@ var resourcesAreRead = map[string]string{
 	"internal/pods/qos.go":                         "the class of a pod is that of its creation",
 	"internal/apiserver/admission/limitranges.go":  "it writes specifications",
 	"internal/apiserver/admission/runtimeclass.go": "it writes specifications",
+	"internal/controllers/volumebinding":           "they are those of claims, not of pods",
 	"internal/agent/podspec/devices.go":            "devices are granted one by one, and are given back only with the pod",
 }
 

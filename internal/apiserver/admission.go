@@ -5,6 +5,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	genericadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -37,11 +38,17 @@ func (r *resources) admission() ([]genericadmission.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
+	classes, err := resource.Find[admission.Reader](r.storages, storagev1.SchemeGroupVersion, "storageclasses")
+	if err != nil {
+		return nil, err
+	}
 	return []genericadmission.Interface{
 		admission.Namespaces{Getter: namespaces, Immortal: namespace.System()},
 		admission.Priority{Classes: priorities, System: system},
 		admission.RuntimeClass{Classes: runtimes},
 		admission.IngressClass{Classes: ingresses},
+		admission.Claims{Classes: classes, Ranges: r.objects},
+		admission.InUse{},
 		admission.LimitRanges{Ranges: r.objects},
 		admission.ServiceAccounts{Accounts: r.objects},
 		admission.DefaultTolerationSeconds{},

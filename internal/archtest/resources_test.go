@@ -12,14 +12,16 @@ import (
 
 // resourcesAreRead are the packages and files that read what a specification says of resources, with the reasons.
 var resourcesAreRead = map[string]string{
-	"internal/pods/allocated":                      "it says what pods have",
-	"internal/pods/defaults":                       "it writes specifications",
-	"internal/pods/validation":                     "it judges specifications",
-	"internal/pods/qos.go":                         "the class of a pod is that of its creation",
-	"internal/apiserver/admission/limitranges.go":  "it writes specifications",
-	"internal/apiserver/admission/runtimeclass.go": "it writes specifications",
-	"internal/controllers/volumebinding":           "they are those of claims, not of pods",
-	"internal/agent/podspec/devices.go":            "devices are granted one by one, and are given back only with the pod",
+	"internal/pods/allocated":                           "it says what pods have",
+	"internal/pods/defaults":                            "it writes specifications",
+	"internal/pods/validation":                          "it judges specifications",
+	"internal/pods/qos.go":                              "the class of a pod is that of its creation",
+	"internal/apiserver/admission/limitranges.go":       "it writes specifications",
+	"internal/apiserver/admission/runtimeclass.go":      "it writes specifications",
+	"internal/controllers/volumebinding":                "they are those of claims, not of pods",
+	"internal/apiserver/admission/claims.go":            "they are those of claims, not of pods",
+	"internal/apiserver/registry/persistentvolumeclaim": "they are those of claims, not of pods",
+	"internal/agent/podspec/devices.go":                 "devices are granted one by one, and are given back only with the pod",
 }
 
 // TestResources: one package says what a pod has. Whoever reads requests and limits of a specification himself reckons otherwise than the others as soon as a pod

@@ -45,6 +45,7 @@ var words = []string{
 	"ephemeral containers not allowed in pod template",
 	"existing toleration can not be modified except its tolerationSeconds",
 	"field can not be empty.",
+	"field can not be less than status.capacity",
 	"fieldRef and resourceFieldRef can not be specified simultaneously",
 	"may not have more than one field specified at a time",
 	"may not specify a duration larger than 2^32 seconds",

@@ -137,6 +137,32 @@ func exceeds(r *corev1.LimitRange, pod *corev1.Pod) (errs []error) {
 	return errs
 }
 
+// exceedsForClaims is all that a claim asks for against a limit range. It has no limits: what it requests is held against both bounds.
+func exceedsForClaims(r *corev1.LimitRange, has *corev1.VolumeResourceRequirements) (errs []error) {
+	asks := corev1.ResourceRequirements{Requests: has.Requests, Limits: has.Requests}
+	for i := range r.Spec.Limits {
+		item := &r.Spec.Limits[i]
+		if item.Type != corev1.LimitTypePersistentVolumeClaim {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(item.Min)) {
+			if err := askedOf(item.Type, asks, name, item.Min[name]).tooLittle(); err != nil {
+				errs = append(errs, err)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(item.Max)) {
+			a := askedOf(item.Type, asks, name, item.Max[name])
+			switch why := fmt.Sprintf("maximum %s usage per %s is %s", a.name, a.by, &a.bound); {
+			case !a.requested:
+				errs = append(errs, fmt.Errorf("%s.  No request is specified", why))
+			case a.request.Cmp(a.bound) > 0:
+				errs = append(errs, fmt.Errorf("%s, but request is %s", why, &a.request))
+			}
+		}
+	}
+	return errs
+}
+
 // exceedsItem is what is against one item.
 func exceedsItem(item *corev1.LimitRangeItem, has corev1.ResourceRequirements) (errs []error) {
 	each := func(bounds corev1.ResourceList, check func(asked) error) {

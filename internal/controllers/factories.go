@@ -31,6 +31,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/statefulset"
 	"monopod.dev/monopod/internal/controllers/tainteviction"
 	"monopod.dev/monopod/internal/controllers/ttl"
+	"monopod.dev/monopod/internal/controllers/volumeprotection"
 )
 
 // factory makes a controller of the catalog, which does nothing until it is run.
@@ -39,7 +40,7 @@ type factory func(s *shared, log *slog.Logger) (runner, error)
 // factories are those of all rows of the catalog, by name.
 func factories() map[string]factory {
 	all := map[string]factory{}
-	for _, some := range []map[string]factory{ofNodes(), ofTheCluster(), ofWorkloads(), ofServices()} {
+	for _, some := range []map[string]factory{ofNodes(), ofTheCluster(), ofWorkloads(), ofServices(), ofVolumes()} {
 		maps.Copy(all, some)
 	}
 	return all
@@ -66,6 +67,20 @@ func ofNodes() map[string]factory {
 		},
 		catalog.PodGC: func(s *shared, log *slog.Logger) (runner, error) {
 			return podgc.New(podgc.Config{Client: s.client, Nodes: s.informers.Core().V1().Nodes(), Pods: s.informers.Core().V1().Pods(), Log: log})
+		},
+	}
+}
+
+// ofVolumes are those of volumes and claims.
+func ofVolumes() map[string]factory {
+	return map[string]factory{
+		catalog.ClaimProtection: func(s *shared, log *slog.Logger) (runner, error) {
+			return volumeprotection.NewClaims(volumeprotection.ClaimsConfig{
+				Client: s.client, Claims: s.informers.Core().V1().PersistentVolumeClaims(), Pods: s.informers.Core().V1().Pods(), Log: log,
+			})
+		},
+		catalog.VolumeProtection: func(s *shared, log *slog.Logger) (runner, error) {
+			return volumeprotection.NewVolumes(volumeprotection.VolumesConfig{Client: s.client, Volumes: s.informers.Core().V1().PersistentVolumes(), Log: log})
 		},
 	}
 }

@@ -107,6 +107,7 @@ func (w *tasks) all() map[string]task {
 	maps.Copy(all, w.ofNodes())
 	maps.Copy(all, w.ofTheCluster())
 	maps.Copy(all, w.ofTheRest())
+	maps.Copy(all, w.ofVolumes())
 	return all
 }
 
@@ -414,5 +415,37 @@ func TestEachControllerCanBeSwitchedOff(t *testing.T) {
 				t.Errorf("with %s alone the work of %s is done: %t, %v", name, other, done, err)
 			}
 		}
+	}
+}
+
+func (w *tasks) ofVolumes() map[string]task {
+	ctx, claims, volumes := w.Context(), w.client.CoreV1().PersistentVolumeClaims(ns), w.client.CoreV1().PersistentVolumes()
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	return map[string]task{
+		catalog.ClaimProtection: {func() error {
+			_, err := claims.Create(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: named("goes"), Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: modes, Resources: corev1.VolumeResourceRequirements{Requests: size},
+			}}, metav1.CreateOptions{})
+			if err != nil {
+				return err
+			}
+			return claims.Delete(ctx, "goes", metav1.DeleteOptions{})
+		}, func(ctx context.Context) (bool, error) {
+			_, err := claims.Get(ctx, "goes", metav1.GetOptions{})
+			return gone(err)
+		}},
+		catalog.VolumeProtection: {func() error {
+			_, err := volumes.Create(ctx, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "goes"}, Spec: corev1.PersistentVolumeSpec{
+				AccessModes: modes, Capacity: size, PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv"}},
+			}}, metav1.CreateOptions{})
+			if err != nil {
+				return err
+			}
+			return volumes.Delete(ctx, "goes", metav1.DeleteOptions{})
+		}, func(ctx context.Context) (bool, error) {
+			_, err := volumes.Get(ctx, "goes", metav1.GetOptions{})
+			return gone(err)
+		}},
 	}
 }

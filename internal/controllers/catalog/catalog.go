@@ -56,6 +56,9 @@ const (
 	ServiceLB = "service-lb"
 	// ServiceCIDR says which ranges of services' addresses can be used, and keeps those that are deleted while they are needed.
 	ServiceCIDR = "service-cidr"
+	// ClaimProtection keeps claims while pods have them, and VolumeProtection volumes while they are bound.
+	ClaimProtection  = "pvc-protection"
+	VolumeProtection = "pv-protection"
 	// IngressClass tells of ingresses that no controller can take.
 	IngressClass = "ingress-class"
 )
@@ -106,6 +109,8 @@ func All() []Controller {
 		{Name: Autoscaler, Roles: []string{role + "horizontal-pod-autoscaler"}},
 		{Name: ServiceLB, Rights: []Right{{"update", "", "services/status"}}},
 		{Name: ServiceCIDR, Roles: []string{role + "service-cidrs-controller"}},
+		{Name: ClaimProtection, Roles: []string{role + "pvc-protection-controller"}},
+		{Name: VolumeProtection, Roles: []string{role + "pv-protection-controller"}},
 		{Name: IngressClass, Rights: []Right{{"list watch", "networking.k8s.io", "ingresses ingressclasses"}}},
 	}
 }

@@ -1,0 +1,58 @@
+package volumeprotection_test
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod.dev/monopod/internal/controllers/catalog"
+	"monopod.dev/monopod/internal/controllers/volumeprotection"
+	"monopod.dev/monopod/test/apitest"
+)
+
+// TestProtection: a claim or a volume that is deleted goes at once when nothing uses it, and not while it is bound.
+func TestProtection(t *testing.T) {
+	api := apitest.Start(t)
+	api.Control(catalog.ClaimProtection, catalog.VolumeProtection)
+	ctx, core := t.Context(), api.Client.CoreV1()
+	claims, volumes := core.PersistentVolumeClaims("default"), core.PersistentVolumes()
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	_, err := claims.Create(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: modes, Resources: corev1.VolumeResourceRequirements{Requests: size}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := claims.Delete(ctx, "c", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	api.AwaitGone(corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"), "default", "c")
+
+	v, err := volumes.Create(ctx, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{
+		AccessModes: modes, Capacity: size, PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv"}}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.Status.Phase = corev1.VolumeBound
+	if _, err := volumes.UpdateStatus(ctx, v, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := volumes.Delete(ctx, "v", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	resource := corev1.SchemeGroupVersion.WithResource("persistentvolumes")
+	api.Await(resource, "", "v", "one that stays", func(o *metav1.PartialObjectMetadata) bool {
+		return o != nil && o.DeletionTimestamp != nil && slices.Contains(o.Finalizers, volumeprotection.VolumeFinalizer)
+	})
+	if v, err = volumes.Get(ctx, "v", metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	v.Status.Phase = corev1.VolumeReleased
+	if _, err := volumes.UpdateStatus(ctx, v, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	api.AwaitGone(resource, "", "v")
+}

@@ -132,7 +132,12 @@ func (a *Agent) newOfNode(ctx context.Context, l *leaves, port int) (*ofNode, er
 			}, Log: a.log,
 		}),
 		files: volumes.New(volumes.Config{
-			Dir: podsDir, Kinds: kinds.Config{Objects: l.objects, Tokens: l.tokens, HostIPs: a.cfg.NodeIPs, Allocatable: reporter.Allocatable},
+			Dir: podsDir, Kinds: kinds.Config{
+				Objects: l.objects, Tokens: l.tokens, HostIPs: a.cfg.NodeIPs, Allocatable: reporter.Allocatable, Node: reporter.Node,
+				Tell: func(pod *v1.Pod, kind, reason, message string) {
+					(&act.Tell{Events: l.events}).Event(pod, "", kind, reason, message)
+				},
+			},
 			HeldIDs: l.client.HeldIDs, Log: a.log,
 		}),
 	}, nil

@@ -22,6 +22,8 @@ const (
 	ConfigMap = pods.ConfigMap
 	Secret    = pods.Secret
 	Claim     = pods.Claim
+	// Volume is no kind that a pod names: its claims do.
+	Volume Kind = "persistentvolumes"
 )
 
 // kinds says how the objects of each kind are read: those of followed are held, and read as they were last seen; those of asked are read anew each time.
@@ -35,6 +37,9 @@ var kinds = map[Kind]kind{
 	// A node may get the claims that its pods name, and not watch them.
 	Claim: asked("PersistentVolumeClaim", func(c kubernetes.Interface, namespace string) getter[*v1.PersistentVolumeClaim] {
 		return c.CoreV1().PersistentVolumeClaims(namespace)
+	}),
+	Volume: asked("PersistentVolume", func(c kubernetes.Interface, _ string) getter[*v1.PersistentVolume] {
+		return c.CoreV1().PersistentVolumes()
 	}),
 }
 

@@ -1,5 +1,5 @@
 // Package objects holds the objects that the node's pods refer to, ConfigMaps and Secrets, each followed by a watch of its own: that is all that a node may
-// watch in a cluster that restricts its nodes. Claims, which it may only get, are read when they are asked for. Another kind is a row of the table in kinds.go, and
+// watch in a cluster that restricts its nodes. Claims and their volumes, which it may only get, are read when they are asked for. Another kind is a row of the table in kinds.go, and
 // of pods.References if pods name it.
 //
 // It guarantees that the holder of an object is told of each change of it, and that nothing is held after the last

@@ -100,7 +100,13 @@ func (m *Manager) volumeMount(in MountInput, index int, vm *v1.VolumeMount) (*cr
 	if err != nil {
 		return nil, err
 	}
-	source := kind.Mount(v)
+	source, err := kind.Mount(v)
+	if err != nil {
+		return nil, err
+	}
+	if source.Path == "" && source.Image == "" {
+		return nil, fmt.Errorf("volume %s has volumeMode Block, but is specified in volumeMounts", vm.Name)
+	}
 	out.Readonly = out.Readonly || source.ReadOnly
 	if source.Image != "" {
 		image := in.Images[vm.Name]

@@ -7,6 +7,7 @@
 //	UID/volumes/NAME/..data        the present content of a written volume: a link to a directory beside it, exchanged as
 //	                               a whole, so that a reader sees all of one version or all of the other
 //	UID/kinds/NAME                 of which kind a volume is, while it holds something of the host
+//	UID/claims/NAME                which claim a volume is of, and where it lies (package claims)
 //	UID/containers/NAME/ATTEMPT    the termination message of one container
 //	UID/subpaths/NAME/INDEX        a part of a volume, mounted there for a container that is being started
 //	UID/etc-hosts                  the pod's /etc/hosts
@@ -35,6 +36,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/agent/userns"
+	"monopod.dev/monopod/internal/agent/volumes/claims"
 	"monopod.dev/monopod/internal/agent/volumes/kinds"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/tree"
@@ -226,7 +228,7 @@ func (m *Manager) Release(ctx context.Context, uid types.UID) error {
 	}
 	dir := filepath.Join(m.podDir(uid), "volumes")
 	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
-		return m.forgetKinds(uid)
+		return m.forget(uid)
 	}
 	// Nothing that a container has mounted there, and has its host see, loses what is in it, nor its place.
 	mounted, err := mount.At(dir)
@@ -239,7 +241,12 @@ func (m *Manager) Release(ctx context.Context, uid types.UID) error {
 	if err := m.bin.Throw(ctx, dir); err != nil {
 		return err
 	}
-	return m.forgetKinds(uid)
+	return m.forget(uid)
+}
+
+// forget drops what is on record of volumes that are gone.
+func (m *Manager) forget(uid string) error {
+	return errors.Join(claims.Forget(m.podDir(uid)), m.forgetKinds(uid))
 }
 
 // Remove removes all that the pod has.

@@ -136,6 +136,8 @@ var proofs = map[string]string{
 	"VolumeSource.Image":                     "agent/volumes:TestImageVolume",
 	"HostPathVolumeSource":                   "agent/volumes/kinds:TestHostPath",
 	"ImageVolumeSource":                      "agent/volumes:TestImageVolume",
+	"VolumeSource.PersistentVolumeClaim":     "agent/volumes/kinds:TestClaim, pods/validation:TestSpec",
+	"PersistentVolumeClaimVolumeSource":      "agent/volumes/kinds:TestClaim",
 	"EmptyDirVolumeSource":                   "agent/volumes:TestEmptyDir, agent/eviction:TestExceeded, test/e2e:TestPodLifecycle",
 	"KeyToPath":                              "agent/volumes:TestWrittenVolumes",
 	"ConfigMapVolumeSource":                  "agent/volumes:TestWrittenVolumes, agent/volumes:TestErrorsAndOptions",

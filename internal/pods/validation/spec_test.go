@@ -112,6 +112,10 @@ func downwardSource(files ...corev1.DownwardAPIVolumeFile) corev1.VolumeProjecti
 	return corev1.VolumeProjection{DownwardAPI: &corev1.DownwardAPIProjection{Items: files}}
 }
 
+func claimed(s *corev1.PodSpec, name string) {
+	s.Volumes[2].VolumeSource = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
+}
+
 func stopSignal(s *corev1.PodSpec, name corev1.Signal) {
 	s.OS = &corev1.PodOS{Name: corev1.Linux}
 	s.Containers[0].Lifecycle = &corev1.Lifecycle{StopSignal: &name}
@@ -208,6 +212,8 @@ func TestSpec(t *testing.T) {
 		"two mounts in one place": {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].MountPath = "/etc/conf/" }, []string{c + "volumeMounts[1].mountPath: FieldValueInvalid"}},
 		"volume twice":            {func(s *corev1.PodSpec) { s.Volumes[2].Name = "conf" }, []string{"spec.volumes[2].name: FieldValueDuplicate"}},
 		"two sources":             {func(s *corev1.PodSpec) { s.Volumes[2].EmptyDir = &corev1.EmptyDirVolumeSource{} }, []string{"spec.volumes[2].hostPath: FieldValueForbidden"}},
+		"a claim":                 {func(s *corev1.PodSpec) { claimed(s, "c") }, nil},
+		"a claim without a name":  {func(s *corev1.PodSpec) { claimed(s, "") }, []string{"spec.volumes[2].persistentVolumeClaim.claimName: FieldValueRequired"}},
 		"volume of a kind to come": {func(s *corev1.PodSpec) {
 			s.Volumes[2].VolumeSource = corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "a", Path: "/"}}
 		},

@@ -45,6 +45,12 @@ var volumeSources = map[pods.VolumeKind]func(s *corev1.VolumeSource, at *field.P
 		return validateProjected(s.Projected, at)
 	},
 	pods.ImageVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList { return validateImageVolume(s.Image, at) },
+	pods.ClaimVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList {
+		if s.PersistentVolumeClaim.ClaimName == "" {
+			return field.ErrorList{field.Required(at.Child("claimName"), "")}
+		}
+		return nil
+	},
 }
 
 // validateVolumeSource is about the sources that are honoured. The others are refused by name before, and a volume

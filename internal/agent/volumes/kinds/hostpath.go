@@ -30,7 +30,7 @@ type hostPath struct{ ofOthers }
 func (hostPath) Setup(_ context.Context, v *Volume) error { return checkHostPath(v.Spec.HostPath) }
 
 // Mount implements Kind.
-func (hostPath) Mount(v *Volume) Source { return Source{Path: v.Spec.HostPath.Path} }
+func (hostPath) Mount(v *Volume) (Source, error) { return Source{Path: v.Spec.HostPath.Path}, nil }
 
 // Facts implements Kind.
 func (hostPath) Facts() Facts { return Facts{} }

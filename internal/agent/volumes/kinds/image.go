@@ -9,7 +9,9 @@ type image struct{ ofOthers }
 func (image) Setup(context.Context, *Volume) error { return nil }
 
 // Mount implements Kind. Nobody can write to an image.
-func (image) Mount(v *Volume) Source { return Source{Image: v.Spec.Image.Reference, ReadOnly: true} }
+func (image) Mount(v *Volume) (Source, error) {
+	return Source{Image: v.Spec.Image.Reference, ReadOnly: true}, nil
+}
 
 // Facts implements Kind.
 func (image) Facts() Facts { return Facts{} }

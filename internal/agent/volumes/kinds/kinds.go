@@ -22,6 +22,10 @@ type Config struct {
 	// HostIPs and Allocatable are what downward API volumes may tell of the node. No volume in memory is larger than the memory that can be allocated.
 	HostIPs     []string
 	Allocatable func() v1.ResourceList
+	// Node is the node as the API server told of it last: volumes of claims may be for some nodes only. Nil: nothing is known of it yet.
+	Node func() *v1.Node
+	// Tell tells of a pod's volume, as an event of the pod.
+	Tell func(pod *v1.Pod, kind, reason, message string)
 }
 
 // Tokens gives tokens of service accounts.
@@ -46,10 +50,11 @@ type Left struct {
 	Dir string
 }
 
-// Source is what containers get mounted: a path on the host, or an image, which the runtime mounts. ReadOnly: no container can write to it.
+// Source is what containers get mounted: a path on the host, or an image, which the runtime mounts; or what they get as a device node, by its path on the host. ReadOnly:
+// no container can write to it.
 type Source struct {
-	Path, Image string
-	ReadOnly    bool
+	Path, Image, Device string
+	ReadOnly            bool
 }
 
 // Kind is a kind of volumes: a file of this package that has all five, and a row of All. Of one volume there is one call at a time, of several there are many.
@@ -59,8 +64,9 @@ type Kind interface {
 	Setup(ctx context.Context, v *Volume) error
 	// Update brings a volume that was set up to what it shows now, while containers use it. It is called where Facts say that the kind follows something.
 	Update(ctx context.Context, v *Volume) error
-	// Mount says what containers get mounted of a volume that was set up. It asks nobody and changes nothing.
-	Mount(v *Volume) Source
+	// Mount says what containers get mounted of a volume that was set up. It asks nobody and changes nothing. It is an error that the volume is not there any more, where
+	// a container would write to another place for it.
+	Mount(v *Volume) (Source, error)
 	// Teardown undoes what Setup has made, also one that failed half-way or was called by an earlier agent; nothing to undo is no error. When it has
 	// succeeded nothing is mounted at Dir, which the caller removes with what is in it. It is called where Facts say that the kind holds something.
 	Teardown(ctx context.Context, l *Left) error
@@ -80,6 +86,7 @@ type Facts struct {
 
 // All are the kinds by name.
 func All(cfg Config) map[pods.VolumeKind]Kind {
+	ofClaim := &claim{cfg: cfg}
 	return map[pods.VolumeKind]Kind{
 		pods.EmptyDirVolume:    &emptyDir{cfg: cfg},
 		pods.HostPathVolume:    hostPath{},
@@ -88,6 +95,8 @@ func All(cfg Config) map[pods.VolumeKind]Kind {
 		pods.DownwardAPIVolume: &written{cfg: cfg},
 		pods.ProjectedVolume:   &written{cfg: cfg},
 		pods.ImageVolume:       image{},
+		pods.ClaimVolume:       ofClaim,
+		pods.EphemeralVolume:   ofClaim,
 	}
 }
 
@@ -106,7 +115,7 @@ func Unmade(l *Left) error { return Unmount(l.Dir) }
 type inDir struct{}
 
 // Mount implements Kind.
-func (inDir) Mount(v *Volume) Source { return Source{Path: v.Dir} }
+func (inDir) Mount(v *Volume) (Source, error) { return Source{Path: v.Dir}, nil }
 
 // Teardown implements Kind.
 func (inDir) Teardown(_ context.Context, l *Left) error { return Unmade(l) }

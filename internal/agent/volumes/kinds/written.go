@@ -37,7 +37,7 @@ type written struct {
 func (*written) Facts() Facts { return Facts{Own: true, Holds: true, Follows: true} }
 
 // Mount implements Kind. What the agent writes from objects is the agent's to change.
-func (*written) Mount(v *Volume) Source { return Source{Path: v.Dir, ReadOnly: true} }
+func (*written) Mount(v *Volume) (Source, error) { return Source{Path: v.Dir, ReadOnly: true}, nil }
 
 // Update implements Kind: readers see all of one version or all of the other.
 func (w *written) Update(ctx context.Context, v *Volume) error { return w.Setup(ctx, v) }

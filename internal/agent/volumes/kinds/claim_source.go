@@ -1,0 +1,152 @@
+package kinds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"monopod.dev/monopod/internal/agent/volumes/claims"
+	"monopod.dev/monopod/internal/host/mount"
+)
+
+// sourceOf is what the volume of a claim is made from. Kinds that need a driver are refused by the name of the one that serves them.
+func (c *claim) sourceOf(b *bound) (source, error) {
+	switch s := &b.volume.Spec.PersistentVolumeSource; {
+	case s.Local != nil:
+		return &local{bound: b, tell: c.cfg.Tell}, nil
+	case s.HostPath != nil:
+		return &pathOfHost{b}, nil
+	default:
+		kind, driver := driverOf(s)
+		return nil, fmt.Errorf("volume %s is of the kind %s, which this node does not mount itself: it needs %s", b.volume.Name, kind, driver)
+	}
+}
+
+// driverOf names a kind of volumes, and who serves it.
+func driverOf(s *v1.PersistentVolumeSource) (kind, driver string) {
+	switch {
+	case s.CSI != nil:
+		return "csi", fmt.Sprintf("the CSI driver %s, and CSI drivers are not supported yet", s.CSI.Driver)
+	case s.ISCSI != nil:
+		return "iscsi", "the CSI driver iscsi.csi.k8s.io"
+	case s.FC != nil:
+		return "fc", "the CSI driver fc.csi.k8s.io"
+	case s.RBD != nil:
+		return "rbd", "the CSI driver rbd.csi.ceph.com"
+	case s.CephFS != nil:
+		return "cephfs", "the CSI driver cephfs.csi.ceph.com"
+	case s.NFS != nil:
+		return "nfs", "the CSI driver nfs.csi.k8s.io"
+	case s.AWSElasticBlockStore != nil:
+		return "awsElasticBlockStore", "the CSI driver ebs.csi.aws.com"
+	case s.GCEPersistentDisk != nil:
+		return "gcePersistentDisk", "the CSI driver pd.csi.storage.gke.io"
+	case s.AzureDisk != nil:
+		return "azureDisk", "the CSI driver disk.csi.azure.com"
+	case s.AzureFile != nil:
+		return "azureFile", "the CSI driver file.csi.azure.com"
+	case s.Cinder != nil:
+		return "cinder", "the CSI driver cinder.csi.openstack.org"
+	case s.VsphereVolume != nil:
+		return "vsphereVolume", "the CSI driver csi.vsphere.vmware.com"
+	case s.PortworxVolume != nil:
+		return "portworxVolume", "the CSI driver pxd.portworx.com"
+	case s.FlexVolume != nil:
+		return "flexVolume", fmt.Sprintf("the FlexVolume driver %s, and such drivers are not supported", s.FlexVolume.Driver)
+	}
+	return "that was removed from Kubernetes", "another volume"
+}
+
+// pathOfHost is a hostPath volume: the path itself, of which nothing is changed.
+type pathOfHost struct{ *bound }
+
+func (p *pathOfHost) record() claims.Record {
+	return claims.Record{Source: claims.HostPath, Path: p.volume.Spec.HostPath.Path, Block: p.block()}
+}
+
+func (p *pathOfHost) make(context.Context, string) error {
+	if p.block() {
+		return isBlockDevice(p.volume.Spec.HostPath.Path)
+	}
+	return checkHostPath(p.volume.Spec.HostPath)
+}
+
+// local is a local volume: a directory of this node, or a block device.
+type local struct {
+	*bound
+	tell func(pod *v1.Pod, kind, reason, message string)
+}
+
+func (l *local) path() string { return l.volume.Spec.Local.Path }
+
+func (l *local) record() claims.Record {
+	return claims.Record{Source: claims.Local, Path: l.path(), Mounted: !l.block(), Block: l.block()}
+}
+
+// make mounts the directory. What is not there is not made: it may be the place of a disk that is not.
+func (l *local) make(ctx context.Context, dir string) error {
+	if l.block() {
+		return isBlockDevice(l.path())
+	}
+	fd, err := unix.Open(l.path(), unix.O_PATH|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("path %q of the local volume %s does not exist on this node: it is not made anew; is its disk mounted?", l.path(), l.volume.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("local volume %s: %w", l.volume.Name, &os.PathError{Op: "open", Path: l.path(), Err: err})
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("local volume %s: %w", l.volume.Name, &os.PathError{Op: "stat", Path: l.path(), Err: err})
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+	case unix.S_IFBLK:
+		return fmt.Errorf("path %q of the local volume %s is a block device: mount its file system, and make a volume of the directory, or one with volumeMode Block", l.path(), l.volume.Name)
+	default:
+		return fmt.Errorf("path %q of the local volume %s is neither a directory nor a block device", l.path(), l.volume.Name)
+	}
+	made, err := mount.Clone(fd, l.use.receives)
+	if err != nil {
+		return fmt.Errorf("local volume %s at %s: %w", l.volume.Name, l.path(), err)
+	}
+	defer made.Close()
+	return l.attach(ctx, made, dir)
+}
+
+// attach gives what was mounted its place in the pod, with the options of the volume.
+func (l *local) attach(_ context.Context, made *mount.Detached, dir string) error {
+	options, others := mount.Flags(l.volume.Spec.MountOptions)
+	if len(others) > 0 {
+		return fmt.Errorf("mountOptions %q of the local volume %s are none that a mounted directory can have", others, l.volume.Name)
+	}
+	if l.mayOnly {
+		options = append(slices.Clip(options), "ro")
+	}
+	if err := made.Options(options...); err != nil {
+		return fmt.Errorf("mountOptions of the local volume %s: %w", l.volume.Name, err)
+	}
+	if err := mkdir(dir, 0o750); err != nil {
+		return err
+	}
+	return made.Attach(dir)
+}
+
+// isBlockDevice says why a path is no block device.
+func isBlockDevice(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.Mode()&os.ModeDevice == 0 || info.Mode()&os.ModeCharDevice != 0 {
+		return fmt.Errorf("%s is no block device, and the volume has volumeMode Block: it has mode %s", path, info.Mode())
+	}
+	return nil
+}

@@ -22,6 +22,7 @@ func (a *Agent) metrics(ctx context.Context, l *leaves, stats *podstats.Collecto
 			}
 			return s.Sandboxes, s.Containers, true
 		},
+		Claims: stats.Claims,
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
 // AgentConfig says what the agent's own metrics tell beside what they count.
@@ -21,6 +22,8 @@ type AgentConfig struct {
 	Operations *Operations
 	// Running is how many pods run, and how many containers there are by state; ok is false when the runtime does not tell.
 	Running func() (pods int, containers map[string]int, ok bool)
+	// Claims are the volumes that claims stand for, as they were measured last, each claim once; nil: nobody measures them.
+	Claims func() []stats.VolumeStats
 }
 
 // Agent counts what the agent does, by a kubelet's names, in a registry of its own. It is safe for concurrent use.
@@ -58,7 +61,7 @@ func NewAgent(cfg AgentConfig) *Agent {
 		[]string{"git_version", "go_version", "platform"})
 	build.WithLabelValues(cfg.Version, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH).Set(1)
 	a.registry.MustRegister(
-		a.requests, a.requestDurations, a.inflight, name, build, pods{cfg},
+		a.requests, a.requestDurations, a.inflight, name, build, pods{cfg}, claims{cfg},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	if o := cfg.Operations; o != nil {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,6 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/agent/volumes/claims"
+	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/kit/wait"
 )
@@ -31,7 +34,7 @@ type Usage struct {
 	Bytes, Inodes uint64
 }
 
-// Volume is what a volume takes. Apart: it is on a file system of its own, such as one in memory.
+// Volume is what a volume takes. Apart: it is on a file system of its own, such as one in memory. What claims stand for is no volume of the pod's: see claimed.
 type Volume struct {
 	Usage
 	Name  string
@@ -44,6 +47,8 @@ type Storage struct {
 	Volumes []Volume
 	Logs    map[string]Usage
 	Other   Usage
+	// claims are on record, by the names of the volumes.
+	claims map[string]claims.Record
 }
 
 // Disk is the sum of what is on the node's disk.
@@ -66,13 +71,14 @@ type storage struct {
 	podsDir, logsDir string
 	log              *slog.Logger
 	wanted           chan struct{}
+	claimed          *claimed
 
 	mu  sync.Mutex // guards what follows
 	all map[string]*Storage
 }
 
 func newStorage(podsDir, logsDir string, log *slog.Logger) *storage {
-	return &storage{podsDir: podsDir, logsDir: logsDir, log: log, wanted: make(chan struct{}, 1), all: map[string]*Storage{}}
+	return &storage{podsDir: podsDir, logsDir: logsDir, log: log, wanted: make(chan struct{}, 1), claimed: newClaimed(log), all: map[string]*Storage{}}
 }
 
 // want asks for a measurement.
@@ -90,6 +96,19 @@ func (s *storage) of(uid string) *Storage {
 	return s.all[uid]
 }
 
+// records are those of all pods' claims, by the directories of the volumes in the pods' directory.
+func (s *storage) records() map[string]claims.Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[string]claims.Record{}
+	for uid, one := range s.all {
+		for name, r := range one.claims {
+			all[filepath.Join(uid, "volumes", name)] = r
+		}
+	}
+	return all
+}
+
 func (s *storage) run(ctx context.Context) {
 	for {
 		select {
@@ -98,6 +117,7 @@ func (s *storage) run(ctx context.Context) {
 		case <-s.wanted:
 		}
 		s.measure(ctx)
+		s.claimed.measure(ctx, s.podsDir, s.records())
 		if wait.For(ctx, storagePeriod) != nil {
 			return
 		}
@@ -156,13 +176,13 @@ func (s *storage) measure(ctx context.Context) {
 
 // measurePod measures a pod's directory, with the layout of package volumes, and that of its logs.
 func measurePod(ctx context.Context, dir, logs string) (*Storage, error) {
-	out := &Storage{At: time.Now(), Logs: map[string]Usage{}}
+	out := &Storage{At: time.Now(), Logs: map[string]Usage{}, claims: claims.All(dir)}
 	volumes := filepath.Join(dir, "volumes")
 	own, err := deviceOf(dir)
 	if err != nil {
 		return nil, err
 	}
-	if out.Other, err = measure(ctx, dir, filepath.Base(volumes)); err != nil {
+	if out.Other, err = measure(ctx, dir, filepath.Base(volumes), "subpaths"); err != nil {
 		return nil, err
 	}
 	names, err := os.ReadDir(volumes)
@@ -171,13 +191,21 @@ func measurePod(ctx context.Context, dir, logs string) (*Storage, error) {
 	}
 	for _, e := range names {
 		path := filepath.Join(volumes, e.Name())
+		// What a claim stands for is the claim's, and may be on a server that is silent.
+		if _, is := out.claims[e.Name()]; is {
+			continue
+		}
 		v := Volume{Name: e.Name()}
+		point, err := mount.IsPoint(path)
+		if err != nil {
+			return nil, err
+		}
 		device, err := deviceOf(path)
 		if err != nil {
 			return nil, err
 		}
-		v.Apart = device != own
-		if v.Usage, err = measure(ctx, path, ""); err != nil {
+		v.Apart = point || device != own
+		if v.Usage, err = measure(ctx, path); err != nil {
 			return nil, err
 		}
 		out.Volumes = append(out.Volumes, v)
@@ -191,7 +219,7 @@ func measurePod(ctx context.Context, dir, logs string) (*Storage, error) {
 	}
 	for _, e := range names {
 		if e.IsDir() {
-			if out.Logs[e.Name()], err = measure(ctx, filepath.Join(logs, e.Name()), ""); err != nil {
+			if out.Logs[e.Name()], err = measure(ctx, filepath.Join(logs, e.Name())); err != nil {
 				return nil, err
 			}
 		}
@@ -210,9 +238,9 @@ func deviceOf(path string) (uint64, error) {
 // maxLinked bounds how many files with several names are remembered to be counted once; more are counted by name.
 const maxLinked = 1 << 16
 
-// measure walks over a directory, at any depth, but for what is below the directory except of it. A container may change it meanwhile, and may make links: the walk never leaves
+// measure walks over a directory, at any depth, but for what has these names in it. A container may change it meanwhile, and may make links: the walk never leaves
 // the directory, nor its file system. A file with several names counts once.
-func measure(ctx context.Context, dir, except string) (Usage, error) {
+func measure(ctx context.Context, dir string, except ...string) (Usage, error) {
 	m := measured{ctx: ctx, except: except, Usage: Usage{At: time.Now()}, seen: map[uint64]bool{}}
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -234,7 +262,7 @@ func measure(ctx context.Context, dir, except string) (Usage, error) {
 type measured struct {
 	Usage
 	ctx    context.Context
-	except string // a name in the directory
+	except []string // names in the directory
 	seen   map[uint64]bool
 }
 
@@ -243,7 +271,7 @@ func (m *measured) Pause() error { return m.ctx.Err() }
 func (m *measured) Visit(name string, depth int, st *unix.Stat_t) bool {
 	dir := st.Mode&unix.S_IFMT == unix.S_IFDIR
 	switch {
-	case depth == 1 && m.except != "" && name == m.except:
+	case depth == 1 && slices.Contains(m.except, name):
 		return false
 	case st.Nlink > 1 && !dir:
 		if m.seen[st.Ino] {

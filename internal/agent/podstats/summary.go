@@ -123,6 +123,7 @@ func (c *Collector) addStorage(pod *stats.PodStats, disks disks, containers *sta
 			pod.VolumeStats = append(pod.VolumeStats, stats.VolumeStats{Name: v.Name, FsStats: *fs})
 		}
 	}
+	pod.VolumeStats = append(pod.VolumeStats, c.storage.claimed.stats(measured.claims)...)
 	all := measured.Disk()
 	all.Bytes, all.Inodes = all.Bytes+layers.Bytes, all.Inodes+layers.Inodes
 	pod.EphemeralStorage = disks.with(all.stats(), c.cfg.DiskDir)

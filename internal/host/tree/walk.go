@@ -27,6 +27,14 @@ type Visitor interface {
 	Visit(name string, depth int, st *unix.Stat_t) (enter bool)
 }
 
+// Actor is a Visitor that does something to the files.
+type Actor interface {
+	Visitor
+	// Act is called with each file and directory but the root, before Visit is: by the open directory that it is in and its name there, which may be another
+	// file's than st was read of by now. Its error ends the walk.
+	Act(dir int, name string, st *unix.Stat_t) error
+}
+
 // Walk visits all that is below an open directory, which stays open, on its file system: neither what is mounted there nor what is in that. What vanishes meanwhile
 // is no error.
 func Walk(root int, v Visitor) error {
@@ -178,6 +186,11 @@ func (w *walk) one(l *listing, e entry) error {
 		return fmt.Errorf("stat %q: %w", e.name, err)
 	case uint64(st.Dev) != w.device: // something is mounted there
 		return nil
+	}
+	if actor, acts := w.visitor.(Actor); acts {
+		if err := actor.Act(l.fd, e.name, &st); err != nil {
+			return err
+		}
 	}
 	if !w.visitor.Visit(e.name, len(w.levels), &st) || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return nil

@@ -163,8 +163,8 @@ var proofs = map[string]string{
 	"PodSecurityContext.SELinuxOptions":           "agent/podspec:TestConfinement",
 	"PodSecurityContext":                          "agent/podspec:TestSecurity",
 	"PodSecurityContext.Sysctls":                  "agent/podspec:TestSandbox",
-	"PodSecurityContext.FSGroup":                  "agent/volumes:TestEmptyDir, agent/volumes:TestWhoReadsTokens",
-	"PodSecurityContext.FSGroupChangePolicy":      "pods/validation:TestSpec",
+	"PodSecurityContext.FSGroup":                  "agent/volumes:TestEmptyDir, agent/volumes:TestWhoReadsTokens, agent/volumes/kinds:TestFSGroup",
+	"PodSecurityContext.FSGroupChangePolicy":      "agent/volumes/kinds:TestFSGroupChangePolicy, pods/validation:TestSpec",
 	"PodSecurityContext.SELinuxChangePolicy":      "pods/validation:TestSpec",
 	"SELinuxOptions":                              "agent/podspec:TestConfinement, pods/validation:TestSpec",
 	"Capabilities":                                "agent/podspec:TestSecurity",
@@ -194,6 +194,5 @@ var notes = map[string]string{
 	"GRPCAction.Mode":                        "unless Plaintext",
 	"SecurityContext.ProcMount":              "Unmasked only with hostUsers: false, as the API demands",
 	"EmptyDirVolumeSource.Medium":            "unless it is Memory or empty",
-	"PodSecurityContext.FSGroupChangePolicy": "without effect on the kinds of volumes that are supported",
 	"PodSecurityContext.SELinuxChangePolicy": "without effect on the kinds of volumes that are supported",
 }

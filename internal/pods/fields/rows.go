@@ -204,9 +204,9 @@ func securityRows() map[reflect.Type]rows {
 		}),
 		reflect.TypeFor[v1.PodSecurityContext](): rowsOf(all(
 			"RunAsUser", "RunAsGroup", "RunAsNonRoot", "SupplementalGroups", "SupplementalGroupsPolicy", "Sysctls", "SeccompProfile", "AppArmorProfile",
-			"SELinuxOptions", "FSGroup",
-			// By the API they are about volumes of storage systems only, of which there are none: they change nothing for the others.
-			"FSGroupChangePolicy", "SELinuxChangePolicy",
+			"SELinuxOptions", "FSGroup", "FSGroupChangePolicy",
+			// By the API it is about volumes of storage systems only, of which there are none: it changes nothing for the others.
+			"SELinuxChangePolicy",
 		)).with(rows{"WindowsOptions": refused}),
 		reflect.TypeFor[v1.SELinuxOptions]():  all("User", "Role", "Type", "Level"),
 		reflect.TypeFor[v1.Capabilities]():    all("Add", "Drop"),

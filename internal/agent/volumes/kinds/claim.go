@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/storage/ephemeral"
 	volumehelpers "k8s.io/component-helpers/storage/volume"
 
@@ -183,30 +184,33 @@ func (c *claim) take(pod, name string, b *bound, r claims.Record) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if b.once() {
-		if err := hadByOthers(pod, r); err != nil {
+		switch had, err := hadByOthers(pod, r.VolumeUID); {
+		case err != nil:
 			return err
+		case had:
+			return errors.New("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
 		}
 	}
 	return claims.Write(pod, name, r)
 }
 
 // hadByOthers says whether another pod of the node has the volume.
-func hadByOthers(pod string, r claims.Record) error {
+func hadByOthers(pod string, volume types.UID) (bool, error) {
 	entries, err := os.ReadDir(filepath.Dir(pod))
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, e := range entries {
 		if e.Name() == filepath.Base(pod) {
 			continue
 		}
 		for _, other := range claims.All(filepath.Join(filepath.Dir(pod), e.Name())) {
-			if other.VolumeUID == r.VolumeUID {
-				return errors.New("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
+			if other.VolumeUID == volume {
+				return true, nil
 			}
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // inPlace says why a volume that is on record is not there.

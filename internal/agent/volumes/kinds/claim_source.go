@@ -118,11 +118,56 @@ func (l *local) make(ctx context.Context, dir string) error {
 		return fmt.Errorf("local volume %s at %s: %w", l.volume.Name, l.path(), err)
 	}
 	defer made.Close()
-	return l.attach(ctx, made, dir)
+	if err := l.giveToGroup(ctx, made, dir); err != nil {
+		return err
+	}
+	return l.attach(made, dir)
+}
+
+// giveToGroup gives the volume's files to the pod's group, before anybody of the pod sees them. While other pods of the node have it, it stays as it is for them.
+func (l *local) giveToGroup(ctx context.Context, made *mount.Detached, dir string) error {
+	gid := fsGroup(l.pod)
+	if gid < 0 || l.mayOnly {
+		return nil
+	}
+	root, err := made.Root()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if is, err := given(root, gid); err != nil || is && mismatchOnly(l.pod) {
+		return err
+	}
+	pod, _ := placeOf(dir)
+	if shared, err := hadByOthers(pod, l.volume.UID); err != nil || shared {
+		return errors.Join(err, l.tellShared(root, gid))
+	}
+	err = giveToGroup(ctx, root, gid, func(files int) {
+		l.tell(l.pod, v1.EventTypeWarning, "VolumePermissionChangeInProgress", fmt.Sprintf("Setting volume ownership for %s, processed %d files.", l.name, files))
+	})
+	var not *notGiven
+	if errors.As(err, &not) {
+		l.tell(l.pod, v1.EventTypeWarning, "VolumePermissionChangeFailed", fmt.Sprintf("Setting volume ownership for %s: %v", l.name, err))
+		return nil
+	}
+	return err
+}
+
+// tellShared tells of a volume that other pods have with another group.
+func (l *local) tellShared(root *os.File, gid int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(root.Fd()), &st); err != nil {
+		return err
+	}
+	if st.Gid != uint32(gid) {
+		l.tell(l.pod, v1.EventTypeWarning, "AlreadyMountedVolume",
+			fmt.Sprintf("The requested fsGroup is %d, but the volume %s has GID %d. The volume may not be shareable.", gid, l.name, st.Gid))
+	}
+	return nil
 }
 
 // attach gives what was mounted its place in the pod, with the options of the volume.
-func (l *local) attach(_ context.Context, made *mount.Detached, dir string) error {
+func (l *local) attach(made *mount.Detached, dir string) error {
 	options, others := mount.Flags(l.volume.Spec.MountOptions)
 	if len(others) > 0 {
 		return fmt.Errorf("mountOptions %q of the local volume %s are none that a mounted directory can have", others, l.volume.Name)

@@ -18,6 +18,7 @@ var resourcesAreRead = map[string]string{
 	"internal/pods/qos.go":                              "the class of a pod is that of its creation",
 	"internal/apiserver/admission/limitranges.go":       "it writes specifications",
 	"internal/apiserver/admission/runtimeclass.go":      "it writes specifications",
+	"internal/controllers/binder/volumes.go":            "they are those of claims, not of pods",
 	"internal/controllers/volumebinding":                "they are those of claims, not of pods",
 	"internal/apiserver/admission/claims.go":            "they are those of claims, not of pods",
 	"internal/apiserver/registry/persistentvolumeclaim": "they are those of claims, not of pods",

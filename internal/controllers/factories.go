@@ -50,8 +50,10 @@ func factories() map[string]factory {
 func ofNodes() map[string]factory {
 	return map[string]factory{
 		catalog.Binder: func(s *shared, log *slog.Logger) (runner, error) {
+			core := s.informers.Core().V1()
 			return binder.New(binder.Config{
-				Client: s.client, Pods: s.informers.Core().V1().Pods(), Nodes: s.informers.Core().V1().Nodes(), Namespaces: s.informers.Core().V1().Namespaces(),
+				Client: s.client, Pods: core.Pods(), Nodes: core.Nodes(), Namespaces: core.Namespaces(),
+				Claims: core.PersistentVolumeClaims(), Volumes: core.PersistentVolumes(), Classes: s.informers.Storage().V1().StorageClasses(),
 				OwnPorts: s.ownPorts, Events: s.recorder(corev1.DefaultSchedulerName), Log: log,
 			})
 		},

@@ -7,14 +7,18 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
+	storageinformers "k8s.io/client-go/informers/storage/v1"
 	"k8s.io/client-go/kubernetes"
 	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -27,12 +31,15 @@ import (
 
 // Config is what a Binder needs.
 type Config struct {
-	// Client has the right to create pods/binding and to patch pods/status.
+	// Client has the right to create pods/binding, to patch pods/status, and to update persistentvolumes and persistentvolumeclaims.
 	Client kubernetes.Interface
-	// Pods, Nodes and Namespaces are watched by others, too; who made the Binder starts them.
+	// Pods and what else is watched are watched by others, too; who made the Binder starts them.
 	Pods       coreinformers.PodInformer
 	Nodes      coreinformers.NodeInformer
 	Namespaces coreinformers.NamespaceInformer
+	Claims     coreinformers.PersistentVolumeClaimInformer
+	Volumes    coreinformers.PersistentVolumeInformer
+	Classes    storageinformers.StorageClassInformer
 	// OwnPorts are those at which a node serves itself, beside its agent's, which its status has; nil: none is known.
 	OwnPorts func(node string) []pods.OwnPort
 	// Events is where it says what becomes of a pod.
@@ -56,6 +63,9 @@ type Binder struct {
 	line       line
 	ownPortsOf func(node string) []pods.OwnPort // nil: none are known
 	news       news
+	shelves    shelves
+	errands    errands
+	toDo       *queue.Queue[types.UID] // the pods whose errands are to go on
 }
 
 // New returns a Binder that binds nothing until it is run.
@@ -63,6 +73,10 @@ func New(config Config) (*Binder, error) {
 	b := &Binder{
 		log: cmp.Or(config.Log, slog.New(slog.DiscardHandler)), client: config.Client, recorder: config.Events,
 		pods: config.Pods.Informer(), nodes: config.Nodes.Lister(), namespaces: config.Namespaces.Lister(), queue: queue.New[types.NamespacedName](),
+		shelves: shelves{config.Claims.Lister(), config.Volumes.Informer().GetIndexer(), config.Classes.Lister()}, toDo: queue.New[types.UID](),
+	}
+	if err := indexed(config.Volumes.Informer()); err != nil {
+		return nil, err
 	}
 	b.terms, b.ownPortsOf = b.labelsOf, config.OwnPorts
 	for _, watched := range []struct {
@@ -84,6 +98,9 @@ func New(config Config) (*Binder, error) {
 			AddFunc:    func(obj any) { b.namespaceChanged(nil, obj.(*corev1.Namespace)) },
 			UpdateFunc: func(old, obj any) { b.namespaceChanged(old.(*corev1.Namespace), obj.(*corev1.Namespace)) },
 		}},
+		{config.Claims.Informer(), handlers(b.claimChanged, func(c *corev1.PersistentVolumeClaim) { b.claimChanged(nil, c) })},
+		{config.Volumes.Informer(), handlers(b.volumeChanged, b.volumeGone)},
+		{config.Classes.Informer(), handlers(b.classChanged, func(*storagev1.StorageClass) {})},
 	} {
 		followed, err := watched.AddEventHandler(watched.handler)
 		if err != nil {
@@ -98,6 +115,15 @@ func New(config Config) (*Binder, error) {
 func (b *Binder) Run(ctx context.Context) error {
 	// A decision before all pods and nodes are known would count resources free that are not, or not know that somebody wants to be alone.
 	cache.WaitFor(ctx, "", b.known...)
+	var errands sync.WaitGroup
+	errands.Go(func() {
+		b.toDo.Run(ctx, errandWorkers, b.errand, func(uid types.UID, err error) {
+			if e := b.errands.get(uid); e != nil && !apierrors.IsConflict(err) { // else the object has just changed: what has become of it is looked at
+				b.log.Warn("cannot bind the volumes of a pod, trying again", "namespace", e.pod.Namespace, "pod", e.pod.Name, "error", err)
+			}
+		})
+	})
+	defer errands.Wait()
 	// One worker: decisions are made one after the other.
 	b.queue.Run(ctx, 1, b.sync, func(key types.NamespacedName, err error) {
 		b.log.Warn("cannot bind pod, trying again", "namespace", key.Namespace, "pod", key.Name, "error", err)
@@ -130,6 +156,7 @@ func (b *Binder) podChanged(old, pod *corev1.Pod) {
 	}
 	b.line.leave(pod.UID)
 	b.news.forget(pod.UID)
+	b.cancel(pod)
 	if pod.Spec.NodeName != "" && b.book.show(pod) {
 		b.freed(pod, pod.Spec.NodeName)
 	}
@@ -160,6 +187,7 @@ func (b *Binder) podGone(obj any) {
 	}
 	b.line.leave(pod.UID)
 	b.news.forget(pod.UID)
+	b.cancel(pod)
 	b.retry(b.line.keptOnes(), func(*waiter) bool { return true })
 	if _, node := b.book.remove(pod.UID); node != "" {
 		b.freed(pod, node)
@@ -172,6 +200,9 @@ func (b *Binder) freed(pod *corev1.Pod, name string) {
 	waiting := b.line.all()
 	if len(waiting) == 0 {
 		return
+	}
+	for _, claim := range claimsOf(pod) { // which may have been for it alone, on whatever node
+		b.retry(b.line.claimingOf(claim.NamespacedName), func(*waiter) bool { return true })
 	}
 	node, err := b.nodes.Get(name)
 	if err != nil {
@@ -251,19 +282,29 @@ func (b *Binder) sync(ctx context.Context, key types.NamespacedName) error {
 	if !isOurs(pod) || b.book.has(pod.UID) {
 		return nil
 	}
+	if pause := b.errands.pause(pod.UID, time.Now()); pause > 0 {
+		b.queue.AddAfter(key, pause)
+		return nil
+	}
 	b.line.keep(pod.UID, true) // as far as is known: who leaves the line from here on has it looked at again
 	nodes, err := b.nodes.List(labels.Everything())
 	if err != nil {
 		return err
 	}
 	var d decision
-	b.book.look(nodes, func(places []place) { d = b.decide(pod, cluster{places: places, namespaces: b.terms, own: b.ownPorts}) })
+	b.book.look(nodes, func(places []place) {
+		d = b.decide(pod, cluster{places: places, namespaces: b.terms, own: b.ownPorts, storage: prospect{b.shelves, b}})
+	})
 	b.line.keep(pod.UID, d.behind)
 	switch {
 	case d.node == "":
 		return b.keepWaiting(ctx, pod, d.why, d.forDevices)
 	case d.pod != pod: // nobody is to be told of a wait for that one
 		b.queue.Add(key)
+	}
+	if !d.plan.empty() {
+		b.start(d.pod, d.node, d.plan)
+		return nil
 	}
 	return b.bind(ctx, d.pod, d.node)
 }
@@ -275,6 +316,8 @@ type decision struct {
 	node       string
 	why        string
 	forDevices bool
+	// plan is what has to become of its claims first.
+	plan plan
 	// behind: it is another one in line for which the pod waits.
 	behind bool
 }
@@ -284,12 +327,12 @@ type decision struct {
 func (b *Binder) decide(pod *corev1.Pod, in cluster) decision {
 	node, lacks := b.choose(pod, in)
 	if node != "" {
-		return decision{pod: pod, node: node}
+		return decision{pod: pod, node: node, plan: in.plan(pod, node)}
 	}
 	first := behind(lacks)
 	if first != nil {
 		if node, _ := b.choose(first, in); node != "" {
-			return decision{pod: first, node: node, behind: true}
+			return decision{pod: first, node: node, plan: in.plan(first, node), behind: true}
 		}
 	}
 	return decision{why: explain(pod, in.places, lacks), forDevices: lacksDevices(lacks), behind: first != nil}

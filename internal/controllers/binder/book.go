@@ -17,6 +17,8 @@ type book struct {
 	mu    sync.Mutex
 	pods  map[types.UID]*held
 	nodes map[string]*holdings
+	// claims are how many of these pods have a claim.
+	claims map[types.NamespacedName]int
 }
 
 // held is a pod that has its place on a node.
@@ -142,7 +144,7 @@ func (b *book) put(pod *corev1.Pod, shown bool) (less bool) {
 	}
 	of := &held{Pod: pod, node: pod.Spec.NodeName, requests: allocated.Held(pod), shown: shown}
 	if b.pods == nil {
-		b.pods, b.nodes = map[types.UID]*held{}, map[string]*holdings{}
+		b.pods, b.nodes, b.claims = map[types.UID]*held{}, map[string]*holdings{}, map[types.NamespacedName]int{}
 	}
 	h := b.nodes[of.node]
 	if h == nil {
@@ -150,6 +152,9 @@ func (b *book) put(pod *corev1.Pod, shown bool) (less bool) {
 		b.nodes[of.node] = h
 	}
 	b.pods[pod.UID] = of
+	for _, claim := range claimsOf(pod) {
+		b.claims[claim.NamespacedName]++
+	}
 	h.add(of)
 	return false
 }
@@ -180,6 +185,11 @@ func (b *book) remove(uid types.UID) (pod *corev1.Pod, node string) {
 
 func (b *book) take(of *held) {
 	delete(b.pods, of.UID)
+	for _, claim := range claimsOf(of.Pod) {
+		if b.claims[claim.NamespacedName]--; b.claims[claim.NamespacedName] == 0 {
+			delete(b.claims, claim.NamespacedName)
+		}
+	}
 	h := b.nodes[of.node]
 	h.remove(of, func(uid types.UID, at int) {
 		if moved := b.pods[uid]; moved != nil {

@@ -105,6 +105,9 @@ func explain(pod *corev1.Pod, places []place, lacks [][]lack) string {
 	if len(lacks) == 0 {
 		return "no nodes available to schedule pods"
 	}
+	if l := lacks[0]; len(l) > 0 && l[0].everywhere {
+		return fmt.Sprintf("0/%d nodes are available: %s.", len(lacks), l[0].why)
+	}
 	count := map[string]int{}
 	for _, onNode := range lacks {
 		for _, l := range onNode {

@@ -13,6 +13,7 @@ type cluster struct {
 	places     []place
 	namespaces namespaces
 	own        func(*corev1.Node) []pods.OwnPort // the ports at which a node itself serves; nil: none is known
+	storage    storage                           // asked only for the sake of pods that have claims
 }
 
 // with is the cluster with another state of one of its places.

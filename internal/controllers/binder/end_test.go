@@ -49,11 +49,13 @@ func newStage(t testing.TB, waiting int, spec string) *stage {
 	}), ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	s.nodes = informers.NewSharedInformerFactory(client, 0)
 	core := s.nodes.Core().V1()
-	binder, err := New(Config{Client: client, Pods: core.Pods(), Nodes: core.Nodes(), Namespaces: core.Namespaces(), Events: &record.FakeRecorder{}})
+	binder, err := New(Config{Client: client, Pods: core.Pods(), Nodes: core.Nodes(), Namespaces: core.Namespaces(), Events: &record.FakeRecorder{},
+		Claims: core.PersistentVolumeClaims(), Volumes: core.PersistentVolumes(), Classes: s.nodes.Storage().V1().StorageClasses()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(binder.queue.ShutDown)
+	t.Cleanup(binder.toDo.ShutDown)
 	s.Binder = binder
 	node := nodeWith(nil)
 	node.Status.Allocatable = list("pods", "110", "cpu", "110", "memory", "1Ti")

@@ -21,6 +21,7 @@ var judges = []judge{
 	byNode(taintsAreTolerated),
 	byNode(selectorMatches),
 	portsAreFree,
+	volumesAreReachable,
 	spreadsAreKept,
 	companyIsRight,
 	resourcesAreThere,
@@ -33,6 +34,8 @@ type lack struct {
 	devices bool
 	// behind is the pod that stands before it in line, where that is all.
 	behind *corev1.Pod
+	// everywhere: it is none of the node's, and it is told once for all of them.
+	everywhere bool
 }
 
 // lacking is a single reason; empty: none.
@@ -55,11 +58,15 @@ type survey struct {
 	in       cluster
 	pod      *corev1.Pod
 	company  company
+	claims   *claims
 	verdicts []verdict
+	// obstacle is why the pod can run nowhere, whatever nodes there are; empty: nothing.
+	obstacle string
 }
 
 func (c cluster) survey(pod *corev1.Pod) *survey {
 	known := &survey{in: c, pod: pod, company: c.company(pod)}
+	known.claims, known.obstacle = c.claims(pod)
 	for _, ask := range judges {
 		if v := ask(known); v != nil {
 			known.verdicts = append(known.verdicts, v)
@@ -70,6 +77,9 @@ func (c cluster) survey(pod *corev1.Pod) *survey {
 
 // fit tells why the pod cannot run on a node; nil says that it can.
 func (known *survey) fit(at place) []lack {
+	if known.obstacle != "" {
+		return []lack{{why: known.obstacle, everywhere: true}}
+	}
 	for _, why := range known.verdicts {
 		if lacks := why(at); lacks != nil {
 			return lacks

@@ -2,6 +2,7 @@ package binder
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 
@@ -19,6 +20,8 @@ type line struct {
 	entered int // how many ever were
 	// kept are those that could have a node, but for another one that came before them; minding those that may get one by where other pods are.
 	kept, minding map[types.UID]*waiter
+	// claiming are those that have a claim.
+	claiming map[types.NamespacedName]map[types.UID]*waiter
 }
 
 // waiter is a pod in the line.
@@ -42,6 +45,7 @@ func (l *line) enter(pod *corev1.Pod) {
 	}
 	if l.in == nil {
 		l.in, l.kept, l.minding = map[types.UID]*waiter{}, map[types.UID]*waiter{}, map[types.UID]*waiter{}
+		l.claiming = map[types.NamespacedName]map[types.UID]*waiter{}
 	}
 	l.entered++
 	l.put(&waiter{pod: pod, turn: l.entered, wanted: allocated.Of(pod).Requests(), asks: devices(pod)})
@@ -55,11 +59,24 @@ func (l *line) put(w *waiter) {
 	if mindsPods(w.pod) {
 		l.minding[w.pod.UID] = w
 	}
+	for _, claim := range claimsOf(w.pod) {
+		if l.claiming[claim.NamespacedName] == nil {
+			l.claiming[claim.NamespacedName] = map[types.UID]*waiter{}
+		}
+		l.claiming[claim.NamespacedName][w.pod.UID] = w
+	}
 }
 
 func (l *line) leave(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if w := l.in[uid]; w != nil {
+		for _, claim := range claimsOf(w.pod) {
+			if delete(l.claiming[claim.NamespacedName], uid); len(l.claiming[claim.NamespacedName]) == 0 {
+				delete(l.claiming, claim.NamespacedName)
+			}
+		}
+	}
 	delete(l.in, uid)
 	delete(l.kept, uid)
 	delete(l.minding, uid)
@@ -84,11 +101,27 @@ func (l *line) mindingOnes() []*waiter {
 	return l.some(func() map[types.UID]*waiter { return l.minding })
 }
 
+// claimingOf are those in line that have a claim, claimingOnes those that have any, in no order.
+func (l *line) claimingOf(claim types.NamespacedName) []*waiter {
+	return l.some(func() map[types.UID]*waiter { return l.claiming[claim] })
+}
+
+func (l *line) claimingOnes() []*waiter {
+	return l.some(func() map[types.UID]*waiter {
+		all := map[types.UID]*waiter{}
+		for _, some := range l.claiming {
+			maps.Copy(all, some)
+		}
+		return all
+	})
+}
+
 func (l *line) some(of func() map[types.UID]*waiter) []*waiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	some := make([]*waiter, 0, len(of()))
-	for _, w := range of() {
+	found := of()
+	some := make([]*waiter, 0, len(found))
+	for _, w := range found {
 		some = append(some, w)
 	}
 	return some

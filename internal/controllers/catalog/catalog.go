@@ -84,7 +84,7 @@ func All() []Controller {
 	// Whether a pod was made whose making was not answered is asked for (package owned).
 	made := Right{"get", "", "pods"}
 	return []Controller{
-		{Name: Binder, AtOnce: true, Roles: []string{"system:kube-scheduler"}},
+		{Name: Binder, AtOnce: true, Roles: []string{"system:kube-scheduler", "system:volume-scheduler"}},
 		{Name: ServiceAccount, AtOnce: true, Roles: []string{role + "service-account-controller"}, Rights: []Right{{"list watch", "", "serviceaccounts"}}},
 		{Name: AccountTokens, Rights: []Right{{"get list watch update delete", "", "secrets"}, {"list watch", "", "serviceaccounts"}, {"get update", "", "serviceaccounts"}}},
 		// One that cannot be changed is replaced.

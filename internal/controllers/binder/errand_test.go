@@ -1,0 +1,148 @@
+package binder
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// text says what comes next.
+func (s step) text() (text string) {
+	for _, g := range s.gives {
+		text += fmt.Sprintf("give %s to %s; ", g.volume.Name, g.claim.Name)
+	}
+	for _, c := range s.makes {
+		text += fmt.Sprintf("mark %s; ", c.Name)
+	}
+	switch {
+	case s.failed != "" && s.quiet:
+		text += "anew: " + s.failed
+	case s.failed != "":
+		text += "failed: " + s.failed
+	case s.done:
+		text += "done"
+	case text == "":
+		text = "wait"
+	}
+	return text
+}
+
+func version(v string) ofAClaim {
+	return func(c *corev1.PersistentVolumeClaim) { c.ResourceVersion = v }
+}
+func versionV(v string) ofAVolume { return func(p *corev1.PersistentVolume) { p.ResourceVersion = v } }
+
+func half(volume string) ofAClaim {
+	return func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = volume }
+}
+
+// TestErrand: what comes next for a pod on node a, after what was written and by what is seen.
+func TestErrand(t *testing.T) {
+	begin := time.Now()
+	gives := plan{gives: []give{{claimed("c"), stored("v")}}}
+	makes := plan{makes: []*corev1.PersistentVolumeClaim{claimed("c")}}
+	both := plan{gives: gives.gives, makes: []*corev1.PersistentVolumeClaim{claimed("d")}}
+	vAt, cAt := map[object]string{ofVolume("v"): "10"}, map[object]string{{"default", "c"}: "10"}
+	some := func(claims ...*corev1.PersistentVolumeClaim) []*corev1.PersistentVolumeClaim { return claims }
+	vols := func(volumes ...*corev1.PersistentVolume) []*corev1.PersistentVolume { return volumes }
+	another := func(c *corev1.PersistentVolumeClaim) { c.UID = "another" }
+	for _, c := range []struct {
+		name    string
+		plan    plan
+		written map[object]string
+		claims  []*corev1.PersistentVolumeClaim
+		volumes []*corev1.PersistentVolume
+		after   time.Duration
+		err     error
+		noNode  bool
+		want    string
+	}{
+		{name: "give it", plan: gives, claims: some(claimed("c")), volumes: vols(stored("v")), want: "give v to c; "},
+		{name: "kept for it by name", plan: gives, claims: some(claimed("c")), volumes: vols(stored("v", heldBy("c"), func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "" })), want: "give v to c; "},
+		{name: "given, not seen yet", plan: gives, written: vAt, claims: some(claimed("c")), volumes: vols(stored("v", versionV("9"))), want: "wait"},
+		{name: "given", plan: gives, written: vAt, claims: some(claimed("c")), volumes: vols(stored("v", versionV("10"), heldBy("c"))), want: "wait"},
+		{name: "given by one before", plan: gives, claims: some(claimed("c")), volumes: vols(stored("v", heldBy("c"))), want: "wait"},
+		{name: "half bound", plan: gives, written: vAt, claims: some(claimed("c", half("v"))), volumes: vols(stored("v", versionV("11"), heldBy("c"))), want: "wait"},
+		{name: "bound", plan: gives, written: vAt, claims: some(claimed("c", boundTo("v"))), volumes: vols(stored("v", versionV("11"), heldBy("c"))), want: "done"},
+		{name: "taken back", plan: gives, written: vAt, claims: some(claimed("c")), volumes: vols(stored("v", versionV("11"))), want: `failed: ClaimRef got reset for pv "v"`},
+		{name: "another's in the meantime", plan: gives, claims: some(claimed("c")), volumes: vols(stored("v", heldBy("d"))), want: `anew: volume "v" is not for claim "c" any more`},
+		{name: "the claim has another one", plan: gives, claims: some(claimed("c", half("w"))), volumes: vols(stored("v")), want: `anew: volume "v" is not for claim "c" any more`},
+		{name: "no volume", plan: gives, claims: some(claimed("c")), want: `failed: failed to check binding: persistentvolume "v" not found`},
+		{name: "no claim", plan: gives, volumes: vols(stored("v")), want: `failed: failed to check binding: persistentvolumeclaim "c" not found`},
+		{name: "another claim of the name", plan: gives, claims: some(claimed("c", another)), volumes: vols(stored("v")), want: `failed: failed to check binding: persistentvolumeclaim "c" not found`},
+		{name: "the volume is elsewhere now", plan: gives, claims: some(claimed("c")), volumes: vols(stored("v", thereOn("b"))),
+			want: `failed: pv "v" node affinity doesn't match node "a": no matching NodeSelectorTerms`},
+
+		{name: "mark it", plan: makes, claims: some(claimed("c")), want: "mark c; "},
+		{name: "mark it in the place of one that is gone", plan: plan{makes: some(claimed("c", onNode("z")))}, claims: some(claimed("c", onNode("z"))), want: "mark c; "},
+		{name: "marked, not seen yet", plan: makes, written: cAt, claims: some(claimed("c", version("9"))), want: "wait"},
+		{name: "marked", plan: makes, written: cAt, claims: some(claimed("c", version("10"), onNode("a"))), want: "wait"},
+		{name: "marked by one before", plan: makes, claims: some(claimed("c", onNode("a"))), want: "wait"},
+		{name: "taken off", plan: makes, written: cAt, claims: some(claimed("c", version("11"))), want: `failed: provisioning failed for PVC "c"`},
+		{name: "another one's mark", plan: makes, claims: some(claimed("c", onNode("b"))), want: `anew: the volume of claim "c" is made for another node`},
+		{name: "made, not seen yet", plan: makes, written: cAt, claims: some(claimed("c", version("11"), onNode("a"), boundTo("v"))), want: "wait"},
+		{name: "made, half bound", plan: makes, written: cAt, claims: some(claimed("c", version("11"), onNode("a"), half("v"))), volumes: vols(stored("v", heldBy("c"))), want: "wait"},
+		{name: "made", plan: makes, written: cAt, claims: some(claimed("c", version("11"), onNode("a"), boundTo("v"))), volumes: vols(stored("v", heldBy("c"), thereOn("a"))), want: "done"},
+		{name: "made elsewhere", plan: makes, written: cAt, claims: some(claimed("c", version("11"), onNode("a"), boundTo("v"))), volumes: vols(stored("v", heldBy("c"), thereOn("b"))),
+			want: `failed: pv "v" node affinity doesn't match node "a": no matching NodeSelectorTerms`},
+		{name: "bound before it was marked", plan: makes, claims: some(claimed("c", boundTo("v"))), volumes: vols(stored("v", heldBy("c"))), want: "done"},
+		{name: "gone", plan: makes, want: `failed: failed to check provisioning pvc: persistentvolumeclaim "c" not found`},
+		{name: "made anew", plan: makes, written: cAt, claims: some(claimed("c", another)), want: `failed: failed to check provisioning pvc: persistentvolumeclaim "c" not found`},
+
+		{name: "both", plan: both, claims: some(claimed("c"), claimed("d")), volumes: vols(stored("v")), want: "give v to c; mark d; "},
+		{name: "one of both", plan: both, written: vAt, claims: some(claimed("c", boundTo("v")), claimed("d", onNode("a"))), volumes: vols(stored("v", versionV("11"), heldBy("c"))), want: "wait"},
+		{name: "the node is gone", plan: makes, claims: some(claimed("c")), noNode: true, want: `failed: failed to get node "a": node "a" not found`},
+		{name: "just in time", plan: makes, claims: some(claimed("c", onNode("a"))), after: bindPatience - 1, want: "wait"},
+		{name: "too late", plan: makes, claims: some(claimed("c", onNode("a"))), after: bindPatience, want: "failed: context deadline exceeded"},
+		{name: "in vain", plan: makes, claims: some(claimed("c")), after: bindPatience, err: errors.New("forbidden"), want: "failed: forbidden"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := newErrand(having("c"), "a", c.plan, begin)
+			for o, v := range c.written {
+				e.wrote(o, v)
+			}
+			e.err = c.err
+			node := nodeWith(func(n *corev1.Node) { n.Name, n.Labels = "a", map[string]string{corev1.LabelHostname: "a"} })
+			if c.noNode {
+				node = nil
+			}
+			if got := e.next(&stock{claims: c.claims, volumes: c.volumes}, node, begin.Add(c.after)).text(); got != c.want {
+				t.Errorf("%s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestErrands: who has to do with an object, and the pauses of those who come to nothing.
+func TestErrands(t *testing.T) {
+	var all errands
+	now := time.Now()
+	pod := func(uid types.UID) *corev1.Pod { return podWith(func(p *corev1.Pod) { p.UID = uid }) }
+	one := newErrand(pod("1"), "a", plan{gives: []give{{claimed("c"), stored("v")}}}, now)
+	two := newErrand(pod("2"), "a", plan{makes: []*corev1.PersistentVolumeClaim{claimed("c")}}, now)
+	all.add(one)
+	all.add(two)
+	all.add(two)
+	if n := len(all.about(object{"default", "c"})); n != 2 || all.any(ofVolume("v")) != one || all.any(ofVolume("w")) != nil {
+		t.Errorf("%d have to do with the claim; %v, %v", n, all.any(ofVolume("v")), all.any(ofVolume("w")))
+	}
+	var pauses []time.Duration
+	for range 9 {
+		all.add(two)
+		pauses = append(pauses, all.giveUp(two, now))
+	}
+	if pauses[0] != 100*time.Millisecond || pauses[1] != 200*time.Millisecond || pauses[8] != 10*time.Second || all.pause("2", now.Add(time.Second)) != 9*time.Second {
+		t.Errorf("pauses of %v, now %v", pauses, all.pause("2", now.Add(time.Second)))
+	}
+	if all.pause("2", now.Add(time.Minute)) != 0 || all.pause("1", now) != 0 || all.get("2") != nil || all.get("1") != one {
+		t.Error("a pause does not end, or another one's does")
+	}
+	all.forget("2")
+	if e := all.forget("1"); e != one || all.forget("1") != nil || len(all.of)+len(all.by)+len(all.setbacks) != 0 {
+		t.Errorf("%d, %d and %d are left", len(all.of), len(all.by), len(all.setbacks))
+	}
+}

@@ -1,0 +1,136 @@
+package binder
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	helpers "k8s.io/component-helpers/storage/volume"
+
+	"monopod.dev/monopod/internal/controllers/owned"
+	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/pods"
+)
+
+// errandWorkers is how many errands are worked on at a time: what takes its time is to write the objects.
+const errandWorkers = 4
+
+// start begins an errand: the pod has its place from now on, and is bound when its claims are.
+func (b *Binder) start(pod *corev1.Pod, node string, p plan) {
+	e := newErrand(pod, node, p, time.Now())
+	b.book.assume(pod, node)
+	b.errands.add(e)
+	b.toDo.Add(pod.UID)
+	b.toDo.AddAfter(pod.UID, bindPatience)
+}
+
+// errand goes on with one.
+func (b *Binder) errand(ctx context.Context, uid types.UID) error {
+	e := b.errands.get(uid)
+	if e == nil {
+		return nil
+	}
+	node, err := b.nodes.Get(e.node)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	next := e.next(b.shelves, node, time.Now())
+	switch {
+	case next.failed != "":
+		return b.giveUp(ctx, e, next)
+	case next.done:
+		if err := b.bind(ctx, e.pod, e.node); err != nil {
+			b.log.Warn("cannot bind pod, trying again", "namespace", e.pod.Namespace, "pod", e.pod.Name, "error", err)
+			b.queue.Add(key(e.pod))
+		}
+		b.errands.drop(uid)
+		return nil
+	}
+	for _, g := range next.gives {
+		if err := b.give(ctx, e, g); err != nil {
+			return e.trouble(fmt.Errorf("give volume %s to claim %s: %w", g.volume.Name, g.claim.Name, err))
+		}
+	}
+	for _, claim := range next.makes {
+		if err := b.mark(ctx, e, claim); err != nil {
+			return e.trouble(fmt.Errorf("write into claim %s that its pod gets node %s: %w", claim.Name, e.node, err))
+		}
+	}
+	return nil
+}
+
+// give has a volume point at a claim. The controller of volumes does the rest of the binding.
+func (b *Binder) give(ctx context.Context, e *errand, g give) error {
+	if err := failpoint.Hit("controllers/binder/give"); err != nil {
+		return err
+	}
+	v, _, err := helpers.GetBindVolumeToClaim(g.volume, g.claim)
+	if err == nil {
+		v, err = b.client.CoreV1().PersistentVolumes().Update(ctx, v, metav1.UpdateOptions{})
+	}
+	if err == nil {
+		e.wrote(ofVolume(v.Name), v.ResourceVersion)
+	}
+	return err
+}
+
+// mark writes into a claim for which node its volume is made.
+func (b *Binder) mark(ctx context.Context, e *errand, claim *corev1.PersistentVolumeClaim) error {
+	if err := failpoint.Hit("controllers/binder/mark"); err != nil {
+		return err
+	}
+	claim = claim.DeepCopy()
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, helpers.AnnSelectedNode, e.node)
+	claim, err := b.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, claim, metav1.UpdateOptions{})
+	if err == nil {
+		e.wrote(ofClaim(claim), claim.ResourceVersion)
+	}
+	return err
+}
+
+// giveUp ends an errand that comes to nothing: the pod is told, unless things have only changed under way, loses its place, and is looked at again.
+func (b *Binder) giveUp(ctx context.Context, e *errand, why step) error {
+	pod := e.pod
+	if obj, found, err := b.pods.GetStore().GetByKey(key(pod).String()); err == nil && found && obj.(*corev1.Pod).UID == pod.UID {
+		pod = obj.(*corev1.Pod)
+	}
+	if !why.quiet && isOurs(pod) {
+		told := `running PreBind plugin "VolumeBinding": binding volumes: ` + why.failed
+		st := waiting(pod, told, false, time.Now())
+		c := pods.Condition(&st, corev1.PodScheduled)
+		c.Reason = corev1.PodReasonSchedulerError
+		if !apiequality.Semantic.DeepEqual(st, pod.Status) {
+			if err := b.patchStatus(ctx, pod, "", st); err != nil && !owned.Gone(ctx, b.client, pod, err) {
+				return fmt.Errorf("write that its volumes are not bound (%s): %w", why.failed, err)
+			}
+		}
+		b.log.Info("the volumes of a pod are not bound, trying again", "namespace", pod.Namespace, "pod", pod.Name, "node", e.node, "why", why.failed)
+		b.recorder.Event(pod, corev1.EventTypeWarning, "FailedScheduling", told)
+	}
+	delay := b.errands.giveUp(e, time.Now())
+	b.unbound(pod, e.node)
+	b.retry(b.line.claimingOnes(), func(w *waiter) bool { return w.pod.UID != pod.UID && len(e.gives) > 0 }) // what it had in view is free
+	b.queue.AddAfter(key(pod), delay)
+	return nil
+}
+
+// cancel ends the errand of a pod that has gone, or that somebody else has seen to.
+func (b *Binder) cancel(pod *corev1.Pod) {
+	e := b.errands.forget(pod.UID)
+	if e == nil {
+		return
+	}
+	if pod.Spec.NodeName == "" {
+		b.unbound(pod, e.node)
+	}
+	b.retry(b.line.claimingOnes(), func(*waiter) bool { return len(e.gives) > 0 })
+}
+
+func key(pod *corev1.Pod) types.NamespacedName {
+	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+}

@@ -1,0 +1,227 @@
+package binder
+
+import (
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
+	"k8s.io/client-go/tools/cache"
+	helpers "k8s.io/component-helpers/storage/volume"
+)
+
+// shelves are the claims, volumes and classes as the watches show them.
+type shelves struct {
+	claims  corelisters.PersistentVolumeClaimLister
+	volumes cache.Indexer
+	classes storagelisters.StorageClassLister
+}
+
+// offersIndex is of volumes: by their class those that are free, by their claim the others.
+const offersIndex = "binder/offers"
+
+func freeOf(class string) string            { return "class/" + class }
+func heldFor(namespace, name string) string { return "claim/" + namespace + "/" + name }
+
+func offersOf(obj any) ([]string, error) {
+	v, ok := obj.(*corev1.PersistentVolume)
+	if !ok {
+		return nil, nil
+	}
+	if c := v.Spec.ClaimRef; c != nil {
+		return []string{heldFor(c.Namespace, c.Name)}, nil
+	}
+	return []string{freeOf(helpers.GetPersistentVolumeClass(v))}, nil
+}
+
+func (s shelves) claim(name types.NamespacedName) *corev1.PersistentVolumeClaim {
+	c, err := s.claims.PersistentVolumeClaims(name.Namespace).Get(name.Name)
+	if err != nil {
+		return nil
+	}
+	return c
+}
+
+func (s shelves) volume(name string) *corev1.PersistentVolume {
+	obj, found, err := s.volumes.GetByKey(name)
+	if err != nil || !found {
+		return nil
+	}
+	return obj.(*corev1.PersistentVolume)
+}
+
+func (s shelves) class(name string) *storagev1.StorageClass {
+	c, err := s.classes.Get(name)
+	if err != nil {
+		return nil
+	}
+	return c
+}
+
+// list are the volumes with a key in the index.
+func (s shelves) list(key string) []*corev1.PersistentVolume {
+	found, err := s.volumes.ByIndex(offersIndex, key)
+	if err != nil {
+		return nil
+	}
+	all := make([]*corev1.PersistentVolume, len(found))
+	for i := range found {
+		all[i] = found[i].(*corev1.PersistentVolume)
+	}
+	return all
+}
+
+// prospect is what a decision goes by: the shelves as they will be when all errands have come to their ends, and the pods that have their places. The book is
+// being looked at.
+type prospect struct {
+	shelves
+	b *Binder
+}
+
+func (p prospect) used(claim types.NamespacedName) bool { return p.b.book.claims[claim] > 0 }
+
+func (p prospect) claim(name types.NamespacedName) *corev1.PersistentVolumeClaim {
+	c := p.shelves.claim(name)
+	if c == nil || c.Spec.VolumeName != "" {
+		return c
+	}
+	e := p.b.errands.any(ofClaim(c))
+	if e == nil || !e.willMake(c) || c.Annotations[helpers.AnnSelectedNode] == e.node {
+		return c
+	}
+	c = c.DeepCopy()
+	metav1.SetMetaDataAnnotation(&c.ObjectMeta, helpers.AnnSelectedNode, e.node)
+	return c
+}
+
+// offers has volumes that an errand is about to give to a claim for that one alone.
+func (p prospect) offers(class string, claim *corev1.PersistentVolumeClaim) []*corev1.PersistentVolume {
+	offers := p.list(freeOf(class))
+	n := 0
+	for _, v := range offers {
+		if e := p.b.errands.any(ofVolume(v.Name)); e != nil {
+			given, err := e.given(v)
+			if err != nil || given == nil || given.Spec.ClaimRef.UID != claim.UID {
+				continue
+			}
+			v = given
+		}
+		offers[n] = v
+		n++
+	}
+	offers = offers[:n]
+	for _, v := range p.list(heldFor(claim.Namespace, claim.Name)) {
+		if helpers.GetPersistentVolumeClass(v) == class {
+			offers = append(offers, v)
+		}
+	}
+	return offers
+}
+
+// willMake says whether an errand has the volume of a claim made.
+func (e *errand) willMake(claim *corev1.PersistentVolumeClaim) bool {
+	for _, c := range e.makes {
+		if c.UID == claim.UID {
+			return true
+		}
+	}
+	return false
+}
+
+// given is a volume as it will be when it has been given to its claim.
+func (e *errand) given(v *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
+	for _, g := range e.gives {
+		if g.volume.Name == v.Name {
+			v, _, err := helpers.GetBindVolumeToClaim(v, g.claim)
+			return v, err
+		}
+	}
+	return nil, nil
+}
+
+// claimChanged goes on with errands that wait for a claim, and looks again at the pods without a node that have it.
+func (b *Binder) claimChanged(old, claim *corev1.PersistentVolumeClaim) {
+	for _, uid := range b.errands.about(ofClaim(claim)) {
+		b.toDo.Add(uid)
+	}
+	if old != nil && old.UID == claim.UID && old.Status.Phase == claim.Status.Phase && (old.DeletionTimestamp == nil) == (claim.DeletionTimestamp == nil) &&
+		maps.Equal(old.Annotations, claim.Annotations) && apiequality.Semantic.DeepEqual(old.Spec, claim.Spec) &&
+		apiequality.Semantic.DeepEqual(old.OwnerReferences, claim.OwnerReferences) {
+		return
+	}
+	b.retry(b.line.claimingOf(types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}), func(*waiter) bool { return true })
+}
+
+// volumeChanged does the same for those that a volume is for.
+func (b *Binder) volumeChanged(old, v *corev1.PersistentVolume) {
+	b.volumeGone(v)
+	if old != nil && old.Status.Phase == v.Status.Phase && maps.Equal(old.Labels, v.Labels) && apiequality.Semantic.DeepEqual(old.Spec, v.Spec) {
+		return
+	}
+	if c := v.Spec.ClaimRef; c != nil {
+		b.retry(b.line.claimingOf(types.NamespacedName{Namespace: c.Namespace, Name: c.Name}), func(*waiter) bool { return true })
+		return
+	}
+	b.retryClass(helpers.GetPersistentVolumeClass(v))
+}
+
+// volumeGone goes on with errands that have to do with a volume. That it is gone helps nobody else to a node.
+func (b *Binder) volumeGone(v *corev1.PersistentVolume) {
+	for _, uid := range b.errands.about(ofVolume(v.Name)) {
+		b.toDo.Add(uid)
+	}
+	if c := v.Spec.ClaimRef; c != nil {
+		for _, uid := range b.errands.about(object{c.Namespace, c.Name}) {
+			b.toDo.Add(uid)
+		}
+	}
+}
+
+func (b *Binder) classChanged(old, class *storagev1.StorageClass) {
+	if old != nil && old.UID == class.UID && apiequality.Semantic.DeepEqual(old.AllowedTopologies, class.AllowedTopologies) {
+		return // nothing else of it can change that matters here
+	}
+	b.retryClass(class.Name)
+}
+
+// retryClass looks again at the pods without a node that have a claim of a class.
+func (b *Binder) retryClass(class string) {
+	b.retry(b.line.claimingOnes(), func(w *waiter) bool {
+		for _, name := range claimsOf(w.pod) {
+			if c := b.shelves.claim(name.NamespacedName); c != nil && helpers.GetPersistentVolumeClaimClass(c) == class {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// handlers are those of an informer's objects; gone is told of what there was.
+func handlers[T any](changed func(old, now T), gone func(T)) cache.ResourceEventHandlerFuncs {
+	var none T
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { changed(none, obj.(T)) },
+		UpdateFunc: func(old, obj any) { changed(old.(T), obj.(T)) },
+		DeleteFunc: func(obj any) {
+			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = unknown.Obj
+			}
+			if object, ok := obj.(T); ok {
+				gone(object)
+			}
+		},
+	}
+}
+
+// indexed has the volumes indexed by whom they are for.
+func indexed(volumes cache.SharedIndexInformer) error {
+	if err := volumes.AddIndexers(cache.Indexers{offersIndex: offersOf}); err != nil {
+		return fmt.Errorf("binder: index of volumes: %w", err)
+	}
+	return nil
+}

@@ -31,6 +31,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/statefulset"
 	"monopod.dev/monopod/internal/controllers/tainteviction"
 	"monopod.dev/monopod/internal/controllers/ttl"
+	"monopod.dev/monopod/internal/controllers/volumebinding"
 	"monopod.dev/monopod/internal/controllers/volumeprotection"
 )
 
@@ -76,6 +77,13 @@ func ofNodes() map[string]factory {
 // ofVolumes are those of volumes and claims.
 func ofVolumes() map[string]factory {
 	return map[string]factory{
+		catalog.VolumeBinding: func(s *shared, log *slog.Logger) (runner, error) {
+			core := s.informers.Core().V1()
+			return volumebinding.New(volumebinding.Config{
+				Client: s.client, Claims: core.PersistentVolumeClaims(), Volumes: core.PersistentVolumes(), Pods: core.Pods(),
+				Classes: s.informers.Storage().V1().StorageClasses(), Events: s.recorder("persistentvolume-controller"), Log: log,
+			})
+		},
 		catalog.ClaimProtection: func(s *shared, log *slog.Logger) (runner, error) {
 			return volumeprotection.NewClaims(volumeprotection.ClaimsConfig{
 				Client: s.client, Claims: s.informers.Core().V1().PersistentVolumeClaims(), Pods: s.informers.Core().V1().Pods(), Log: log,

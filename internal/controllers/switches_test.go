@@ -423,6 +423,21 @@ func (w *tasks) ofVolumes() map[string]task {
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	return map[string]task{
+		catalog.VolumeBinding: {func() error {
+			_, err := volumes.Create(ctx, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "bound"}, Spec: corev1.PersistentVolumeSpec{
+				AccessModes: modes, Capacity: size, PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv"}},
+			}}, metav1.CreateOptions{})
+			if err != nil {
+				return err
+			}
+			_, err = claims.Create(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: named("bound"), Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: modes, Resources: corev1.VolumeResourceRequirements{Requests: size}, VolumeName: "bound",
+			}}, metav1.CreateOptions{})
+			return err
+		}, func(ctx context.Context) (bool, error) {
+			claim, err := claims.Get(ctx, "bound", metav1.GetOptions{})
+			return err == nil && claim.Status.Phase == corev1.ClaimBound, err
+		}},
 		catalog.ClaimProtection: {func() error {
 			_, err := claims.Create(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: named("goes"), Spec: corev1.PersistentVolumeClaimSpec{
 				AccessModes: modes, Resources: corev1.VolumeResourceRequirements{Requests: size},

@@ -56,6 +56,8 @@ const (
 	ServiceLB = "service-lb"
 	// ServiceCIDR says which ranges of services' addresses can be used, and keeps those that are deleted while they are needed.
 	ServiceCIDR = "service-cidr"
+	// VolumeBinding gives claims their volumes, and says what becomes of volumes whose claim is gone.
+	VolumeBinding = "persistentvolume-binder"
 	// ClaimProtection keeps claims while pods have them, and VolumeProtection volumes while they are bound.
 	ClaimProtection  = "pvc-protection"
 	VolumeProtection = "pv-protection"
@@ -109,6 +111,7 @@ func All() []Controller {
 		{Name: Autoscaler, Roles: []string{role + "horizontal-pod-autoscaler"}},
 		{Name: ServiceLB, Rights: []Right{{"update", "", "services/status"}}},
 		{Name: ServiceCIDR, Roles: []string{role + "service-cidrs-controller"}},
+		{Name: VolumeBinding, Roles: []string{role + "persistent-volume-binder"}},
 		{Name: ClaimProtection, Roles: []string{role + "pvc-protection-controller"}},
 		{Name: VolumeProtection, Roles: []string{role + "pv-protection-controller"}},
 		{Name: IngressClass, Rights: []Right{{"list watch", "networking.k8s.io", "ingresses ingressclasses"}}},

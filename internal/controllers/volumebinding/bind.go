@@ -5,12 +5,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	helpers "k8s.io/component-helpers/storage/volume"
 )
 
 // yes is the value of annotations whose value says nothing.
 const yes = "yes"
+
+// beforeResize is the annotation in which a driver's resizer notes how large the file system is in a volume that has grown already.
+const beforeResize = "volume.alpha.kubernetes.io/pre-resize-capacity"
 
 // VolumeFor is a volume that points at a claim. changed: it is another one than v, which is not touched.
 func VolumeFor(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) (bound *corev1.PersistentVolume, changed bool, err error) {
@@ -58,6 +62,9 @@ func StatusOf(claim *corev1.PersistentVolumeClaim, phase corev1.PersistentVolume
 		s.AccessModes = slices.Clone(v.Spec.AccessModes)
 		if entered {
 			s.Capacity = v.Spec.Capacity.DeepCopy()
+			if before, err := resource.ParseQuantity(v.Annotations[beforeResize]); err == nil && s.Capacity != nil {
+				s.Capacity[corev1.ResourceStorage] = before
+			}
 		}
 		if fresh { // afterwards the driver's resizer says it
 			s.CurrentVolumeAttributesClassName = v.Spec.VolumeAttributesClassName

@@ -1,14 +1,3 @@
-// Package volumebinding says which volume a claim gets, and what becomes of volumes whose claim is gone.
-//
-// Its decisions are pure: they take objects as a cache has them and say what is to be done, in the order and with the words of Kubernetes' controller of
-// persistent volumes, so that its events, phases and annotations are what people and provisioners know. Whoever acts on them reads fresh what a decision would
-// destroy something by: see Volume.
-//
-// A claim and its volume point at each other. The volume's side (claimRef, with the claim's UID) is written first, the claim's (volumeName, and the annotation
-// that the binding is complete) second, each before the status that tells of it; a crash between two leaves what the next decision completes:
-//
-//	volume  Available --claimRef--> Bound --claim gone--> Released --reclaimed--> (gone), or Failed
-//	claim   Pending --volumeName, bind-completed--> Bound --volume gone--> Lost
 package volumebinding
 
 import (
@@ -38,13 +27,12 @@ func note(reason, message string) *Event {
 
 // Seen is what a decision about a claim is made of.
 type Seen struct {
-	Claim   *corev1.PersistentVolumeClaim
+	Claim *corev1.PersistentVolumeClaim
+	// Volumes are all that may matter: the one that the claim names, or those that point at the claim, and those of its class that nobody has.
 	Volumes []*corev1.PersistentVolume
 	Classes []*storagev1.StorageClass
 	// Waiting are the names of the pods that use the claim and have no node yet.
 	Waiting []string
-	// Ours says whether volumes of a provisioner are made here, not by somebody who watches claims.
-	Ours func(provisioner string) bool
 }
 
 // Verb is what is to be done about a claim.
@@ -60,8 +48,6 @@ const (
 	Bind Verb = "bind"
 	// Classify: the claim, which named none, gets the class.
 	Classify Verb = "classify"
-	// Provision: a volume of the class is made for the claim.
-	Provision Verb = "provision"
 	// Announce: the claim is told to the provisioner of the class, who makes a volume for it.
 	Announce Verb = "announce"
 	// Lose: the claim was bound, and its volume is gone or another's. There is no way back.
@@ -144,7 +130,7 @@ func (s Seen) unbound() (ForClaim, error) {
 	return ForClaim{Verb: Wait, Event: note("FailedBinding", "no persistent volumes available for this claim and no storage class is set")}, nil
 }
 
-// inTree begins the names of provisioners that were a part of Kubernetes, and of the one that makes nothing.
+// inTree begins the names of provisioners that were a part of Kubernetes, and of the one that makes nothing. All others watch claims and volumes.
 const inTree = "kubernetes.io/"
 
 // provision is about who makes a volume.
@@ -153,8 +139,6 @@ func (s Seen) provision(name string, class *storagev1.StorageClass) ForClaim {
 	switch {
 	case class == nil:
 		return ForClaim{Verb: Wait, Event: warn(failed, fmt.Sprintf("storageclass.storage.k8s.io %q not found", name))}
-	case s.Ours != nil && s.Ours(class.Provisioner):
-		return ForClaim{Verb: Provision, Class: class}
 	case strings.HasPrefix(class.Provisioner, inTree):
 		return ForClaim{Verb: Wait, Event: warn(failed, "no volume plugin matched name: "+class.Provisioner)}
 	}

@@ -107,7 +107,8 @@ func class(name, provisioner string, mode storagev1.VolumeBindingMode) *storagev
 
 const here = "example.com/here"
 
-func ours(provisioner string) bool { return provisioner == here }
+// asks is the event of a claim whose volume the provisioner here is to make.
+const asks = " | Normal ExternalProvisioning: Waiting for a volume to be created either by the external provisioner 'example.com/here' or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered."
 
 func TestClaim(t *testing.T) {
 	classes := []*storagev1.StorageClass{
@@ -143,14 +144,13 @@ func TestClaim(t *testing.T) {
 		"kept for others":             {claimed(of("")), volumes(sized("kept", "2Gi", kept("d", ""))), "", nil, "wait | Normal FailedBinding: no persistent volumes available for this claim and no storage class is set"},
 		"kept, too small":             {claimed(of("")), volumes(sized("kept", "1Gi", kept("c", ""))), "", nil, "wait | Normal FailedBinding: no persistent volumes available for this claim and no storage class is set"},
 		"of labels":                   {claimed(only), volumes(sized("other", "2Gi"), sized("fits", "3Gi", ssd)), "", nil, "bind fits"},
-		"not of its class":            {claimed(of("now")), volumes(sized("v", "2Gi")), "", nil, "provision now"},
-		"not free":                    {claimed(of("now")), volumes(sized("v", "2Gi", classed("now"), phased(corev1.VolumeReleased))), "", nil, "provision now"},
-		"leaving":                     {claimed(of("now")), volumes(sized("v", "2Gi", classed("now"), leaving)), "", nil, "provision now"},
-		"a device":                    {claimed(of("now")), volumes(sized("v", "2Gi", classed("now"), block)), "", nil, "provision now"},
-		"of attributes":               {claimed(of("now")), volumes(sized("v", "2Gi", classed("now"), gold)), "", nil, "provision now"},
+		"not of its class":            {claimed(of("now")), volumes(sized("v", "2Gi")), "", nil, "announce now" + asks},
+		"not free":                    {claimed(of("now")), volumes(sized("v", "2Gi", classed("now"), phased(corev1.VolumeReleased))), "", nil, "announce now" + asks},
+		"leaving":                     {claimed(of("now")), volumes(sized("v", "2Gi", classed("now"), leaving)), "", nil, "announce now" + asks},
+		"a device":                    {claimed(of("now")), volumes(sized("v", "2Gi", classed("now"), block)), "", nil, "announce now" + asks},
+		"of attributes":               {claimed(of("now")), volumes(sized("v", "2Gi", classed("now"), gold)), "", nil, "announce now" + asks},
 		"of its class":                {claimed(of("now")), volumes(sized("v", "2Gi", classed("now"))), "", nil, "bind v"},
 		"a class that there is not":   {claimed(of("gone")), nil, "", nil, `wait | Warning ProvisioningFailed: storageclass.storage.k8s.io "gone" not found`},
-		"a class of theirs":           {claimed(of("theirs")), nil, "", nil, "announce theirs | Normal ExternalProvisioning: Waiting for a volume to be created either by the external provisioner 'example.com/there' or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered."},
 		"a default class":             {claimed(), nil, "now", nil, "classify now"},
 		"a default class, not wanted": {claimed(of("")), nil, "now", nil, "wait | Normal FailedBinding: no persistent volumes available for this claim and no storage class is set"},
 		"a volume before a class":     {claimed(), volumes(sized("v", "2Gi")), "now", nil, "bind v"},
@@ -158,7 +158,7 @@ func TestClaim(t *testing.T) {
 		"late, a pod":                 {claimed(of("late")), nil, "", []string{"p"}, "wait | Normal WaitForPodScheduled: waiting for pod p to be scheduled"},
 		"late, pods":                  {claimed(of("late")), nil, "", []string{"q", "p"}, "wait | Normal WaitForPodScheduled: waiting for pods p,q to be scheduled"},
 		"late, kept":                  {claimed(of("late")), volumes(sized("kept", "2Gi", classed("late"), kept("c", ""))), "", nil, "bind kept"},
-		"late, a node":                {claimed(of("late"), noted(chosen+"=n1")), volumes(sized("v", "2Gi", classed("late"))), "", nil, "provision late"},
+		"late, a node":                {claimed(of("late"), noted(chosen+"=n1")), volumes(sized("v", "2Gi", classed("late"))), "", nil, "announce late" + asks},
 		"late, a node, nobody makes":  {claimed(of("none"), noted(chosen+"=n1")), nil, "", nil, "wait | Warning ProvisioningFailed: no volume plugin matched name: kubernetes.io/no-provisioner"},
 		"on its way out":              {claimed(func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{} }), volumes(sized("v", "2Gi")), "", nil, ""},
 
@@ -192,7 +192,7 @@ func TestClaim(t *testing.T) {
 				}
 				all = append(all, c)
 			}
-			got, err := Claim(Seen{Claim: tc.claim, Volumes: tc.volumes, Classes: all, Waiting: tc.waiting, Ours: ours})
+			got, err := Claim(Seen{Claim: tc.claim, Volumes: tc.volumes, Classes: all, Waiting: tc.waiting})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -203,7 +203,7 @@ func TestClaim(t *testing.T) {
 			if got.Class != nil {
 				text += " " + got.Class.Name
 			}
-			if text += told(got.Event); text != tc.want {
+			if text += textOf(got.Event); text != tc.want {
 				t.Errorf("%s\nwant %s", text, tc.want)
 			}
 		})
@@ -216,7 +216,7 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-func told(e *Event) string {
+func textOf(e *Event) string {
 	if e == nil {
 		return ""
 	}
@@ -248,13 +248,12 @@ func TestVolume(t *testing.T) {
 		"retained":                      {sized("v", "1Gi", kept("c", "u"), phased(corev1.VolumeBound)), nil, ForVolume{Phase: corev1.VolumeReleased}},
 		"retained, as it was":           {sized("v", "1Gi", kept("c", "u"), phased(corev1.VolumeReleased)), nil, ForVolume{}},
 		"retained, a newer claim":       {sized("v", "1Gi", kept("c", "u"), phased(corev1.VolumeBound)), claimed(newer, in("v")), ForVolume{Phase: corev1.VolumeReleased}},
-		"made, the claim is gone":       {with(phased(corev1.VolumeBound)), nil, ForVolume{Phase: corev1.VolumeReleased, Delete: true}},
-		"made, released":                {with(phased(corev1.VolumeReleased)), nil, ForVolume{Delete: true}},
-		"made, failed, once more":       {with(phased(corev1.VolumeFailed)), nil, ForVolume{Delete: true}},
+		"made, the claim is gone":       {with(phased(corev1.VolumeBound)), nil, ForVolume{Phase: corev1.VolumeReleased}},
+		"made, released":                {with(phased(corev1.VolumeReleased)), nil, ForVolume{}},
+		"made, failed, once more":       {with(phased(corev1.VolumeFailed)), nil, ForVolume{}},
 		"made, the claim is there":      {with(phased(corev1.VolumeBound)), claimed(in("v")), ForVolume{}},
-		"made, the claim has another":   {with(phased(corev1.VolumeBound)), claimed(in("w")), ForVolume{Phase: corev1.VolumeReleased, Delete: true}},
+		"made, the claim has another":   {with(phased(corev1.VolumeBound)), claimed(in("w")), ForVolume{Phase: corev1.VolumeReleased}},
 		"made, retained, has another":   {with(phased(corev1.VolumeBound), policy(corev1.PersistentVolumeReclaimRetain)), claimed(in("w")), ForVolume{Unbind: true, Phase: corev1.VolumeAvailable}},
-		"made elsewhere":                {with(phased(corev1.VolumeBound), marked(provisioned+"=example.com/there")), nil, ForVolume{Phase: corev1.VolumeReleased}},
 		"of a driver":                   {sized("v", "1Gi", kept("c", "u"), policy(deletes), csi, phased(corev1.VolumeBound)), nil, ForVolume{Phase: corev1.VolumeReleased}},
 		"nobody's to delete":            {sized("v", "1Gi", kept("c", "u"), policy(deletes), phased(corev1.VolumeBound)), nil, ForVolume{Phase: corev1.VolumeFailed, Message: failed, Event: warn("VolumeFailedDelete", failed)}},
 		"nobody's to delete, as it was": {sized("v", "1Gi", kept("c", "u"), policy(deletes), phased(corev1.VolumeFailed)), nil, ForVolume{}},
@@ -263,8 +262,8 @@ func TestVolume(t *testing.T) {
 		"the claim has another": {sized("v", "1Gi", kept("c", "u"), phased(corev1.VolumeBound), marked(controller)), claimed(in("w")), ForVolume{Unbind: true, Phase: corev1.VolumeAvailable}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Volume(tc.volume, tc.claim, ours)
-			gotEvents, wantEvents := told(got.Event)+told(got.ClaimEvent), told(tc.want.Event)+told(tc.want.ClaimEvent)
+			got := Volume(tc.volume, tc.claim)
+			gotEvents, wantEvents := textOf(got.Event)+textOf(got.ClaimEvent), textOf(tc.want.Event)+textOf(tc.want.ClaimEvent)
 			got.Event, got.ClaimEvent, tc.want.Event, tc.want.ClaimEvent = nil, nil, nil, nil
 			if got != tc.want || gotEvents != wantEvents {
 				t.Errorf("%+v%s\nwant %+v%s", got, gotEvents, tc.want, wantEvents)
@@ -281,7 +280,7 @@ func TestBindingIsCompleted(t *testing.T) {
 			if step > 20 {
 				t.Fatalf("after %d steps: it never ends", steps)
 			}
-			d, err := Claim(Seen{Claim: claim, Volumes: []*corev1.PersistentVolume{v}, Classes: []*storagev1.StorageClass{class("now", here, storagev1.VolumeBindingImmediate)}, Ours: ours})
+			d, err := Claim(Seen{Claim: claim, Volumes: []*corev1.PersistentVolume{v}, Classes: []*storagev1.StorageClass{class("now", here, storagev1.VolumeBindingImmediate)}})
 			if err != nil || d.Verb != Bind || d.Volume != v {
 				t.Fatalf("after %d steps: %+v, %v", steps, d, err)
 			}
@@ -317,7 +316,7 @@ func TestBindingIsCompleted(t *testing.T) {
 			claim.Status.Capacity.Storage().String() != "3Gi" || len(claim.Status.AccessModes) != 1 {
 			t.Errorf("after %d steps the claim is %+v", steps, claim)
 		}
-		if d := Volume(v, claim, ours); d != (ForVolume{}) {
+		if d := Volume(v, claim); d != (ForVolume{}) {
 			t.Errorf("after %d steps there is more to do about the volume: %+v", steps, d)
 		}
 		if free := Unbound(v); free.Spec.ClaimRef != nil || len(free.Annotations) > 0 || v.Spec.ClaimRef == nil {
@@ -338,6 +337,9 @@ func TestStatusOf(t *testing.T) {
 	}
 	if now, changed := StatusOf(claimed(in("v")), corev1.ClaimBound, sized("v", "5Gi", gold)); !changed || *now.Status.CurrentVolumeAttributesClassName != "gold" {
 		t.Errorf("a claim that is bound: %+v", now.Status)
+	}
+	if now, _ := StatusOf(claimed(in("v")), corev1.ClaimBound, sized("v", "5Gi", marked("volume.alpha.kubernetes.io/pre-resize-capacity=3Gi"))); now.Status.Capacity.Storage().String() != "3Gi" {
+		t.Errorf("a claim whose volume has grown, and what is in it has not: %+v", now.Status)
 	}
 	now, changed := StatusOf(bound, corev1.ClaimLost, nil)
 	if s := now.Status; !changed || s.Phase != corev1.ClaimLost || s.Capacity != nil || s.AccessModes != nil || s.CurrentVolumeAttributesClassName != nil {

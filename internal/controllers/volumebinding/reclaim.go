@@ -18,15 +18,13 @@ type ForVolume struct {
 	Message string
 	// Event is for the volume, ClaimEvent for its claim.
 	Event, ClaimEvent *Event
-	// Delete: what is in the volume goes, and then the volume.
-	Delete bool
 	// Claim: the claim is to be decided about.
 	Claim bool
 }
 
 // Volume decides about a volume. claim is the one that its claimRef names, as it is in the store when this is asked and not as some cache has it, since a volume whose
-// claim is missing is given up; nil: there is none. ours says whether volumes of a provisioner are removed here.
-func Volume(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, ours func(provisioner string) bool) ForVolume {
+// claim is missing is given up; nil: there is none.
+func Volume(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) ForVolume {
 	ref := v.Spec.ClaimRef
 	if ref == nil || ref.UID == "" {
 		return phaseOf(v, corev1.VolumeAvailable) // kept for a claim, at most
@@ -36,7 +34,7 @@ func Volume(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, our
 	}
 	switch {
 	case claim == nil:
-		return release(v, ours)
+		return release(v)
 	case claim.Spec.VolumeName == v.Name:
 		return phaseOf(v, corev1.VolumeBound)
 	case claim.Spec.VolumeName == "" && helpers.CheckVolumeModeMismatches(&claim.Spec, &v.Spec):
@@ -48,7 +46,7 @@ func Volume(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, our
 	case claim.Spec.VolumeName == "":
 		return ForVolume{Claim: true} // its side of the binding is missing
 	case metav1.HasAnnotation(v.ObjectMeta, helpers.AnnDynamicallyProvisioned) && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete:
-		return release(v, ours) // it was made for the claim, which has another one by now
+		return release(v) // it was made for the claim, which has another one by now
 	}
 	return ForVolume{Unbind: true, Phase: corev1.VolumeAvailable}
 }
@@ -61,8 +59,8 @@ func phaseOf(v *corev1.PersistentVolume, phase corev1.PersistentVolumePhase) For
 	return ForVolume{Phase: phase}
 }
 
-// release is about a volume whose claim is gone. That it could not be removed before stays to be seen, but it is tried again.
-func release(v *corev1.PersistentVolume, ours func(string) bool) ForVolume {
+// release is about a volume whose claim is gone. That nobody removes it stays to be seen.
+func release(v *corev1.PersistentVolume) ForVolume {
 	d := ForVolume{}
 	if v.Status.Phase != corev1.VolumeReleased && v.Status.Phase != corev1.VolumeFailed {
 		d.Phase = corev1.VolumeReleased
@@ -77,8 +75,6 @@ func release(v *corev1.PersistentVolume, ours func(string) bool) ForVolume {
 	case corev1.PersistentVolumeReclaimRetain:
 	case corev1.PersistentVolumeReclaimDelete:
 		switch by := v.Annotations[helpers.AnnDynamicallyProvisioned]; {
-		case by != "" && ours != nil && ours(by):
-			d.Delete = true
 		case by != "" && !strings.HasPrefix(by, inTree), v.Spec.CSI != nil, metav1.HasAnnotation(v.ObjectMeta, helpers.AnnMigratedTo):
 			// Whoever has made it sees that it is released, and removes it.
 		default:

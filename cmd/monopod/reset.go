@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -10,27 +11,46 @@ import (
 )
 
 func newResetCommand() *cobra.Command {
-	var yes bool
+	var yes, volumes bool
 	cmd := &cobra.Command{
 		Use:   "reset",
 		Short: "Remove everything that a stopped node has made on this machine: pods, images, objects, network, directories",
 		Long: `Removes everything that a node with these settings has made on this machine: its pods and containers, the
 executor, the bridge and its rules, the cgroups, and the data and run directories, with the API's objects and
-the images. Stop the node first. This cannot be undone.`,
-		Example: `  monopod reset --yes`,
-		Args:    noArgs,
+the images. The volumes of claims stay, with what is in them, unless --volumes is given: without --yes the
+command names them and removes nothing. Stop the node first. This cannot be undone.`,
+		Example: `  monopod reset --yes
+  monopod reset --volumes         # says whose volumes would be removed
+  monopod reset --volumes --yes`,
+		Args: noArgs,
 	}
 	cfg := addConfiguration(cmd, config.All)
 	cmd.Flags().BoolVar(&yes, "yes", false, "confirm the removal; without it nothing is removed")
+	cmd.Flags().BoolVar(&volumes, "volumes", false, "remove the volumes of claims too, with the data in them")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := cfg.load()
 		if err != nil {
 			return err
 		}
 		if !yes {
-			return &usageError{fmt.Errorf("this removes the pods, the images and the API's objects in %s and %s: repeat it with --yes to do so", c.DataDir, c.RunDir)}
+			had, err := node.Volumes(c)
+			if err != nil {
+				return err
+			}
+			return &usageError{fmt.Errorf("this removes the pods, the images and the API's objects in %s and %s%s: repeat it with --yes to do so", c.DataDir, c.RunDir, ofVolumes(had, config.StorageDir(c), volumes))}
 		}
-		return node.Reset(cmd.Context(), options(c, false))
+		return node.Reset(cmd.Context(), options(c, false), volumes)
 	}
 	return cmd
+}
+
+// ofVolumes says what becomes of the volumes of claims.
+func ofVolumes(claims []string, dir string, removed bool) string {
+	switch {
+	case len(claims) == 0:
+		return ""
+	case removed:
+		return fmt.Sprintf(", and ALL DATA of %s in %s", strings.Join(claims, ", "), dir)
+	}
+	return fmt.Sprintf("; the volumes of %s in %s stay, unless --volumes is given", strings.Join(claims, ", "), dir)
 }

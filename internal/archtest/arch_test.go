@@ -34,7 +34,7 @@ var layers = []layer{
 	{"cmd/kubectl", nil, "kubectl is the upstream command, unchanged"},
 	{"api", nil, "configuration types hold no logic"},
 	{"internal/config", []string{"api", "internal/controllers/catalog", "internal/kit"}, "reading a configuration needs nothing of the node"},
-	{"internal/node", []string{"api", "internal/config", "internal/admin", "internal/apiserver", "internal/controllers", "internal/manifests", "internal/dns", "internal/netpolicy", "internal/agent", "internal/proxy", "internal/runtime", "internal/devices",
+	{"internal/node", []string{"api", "internal/config", "internal/admin", "internal/apiserver", "internal/controllers", "internal/manifests", "internal/dns", "internal/netpolicy", "internal/agent", "internal/proxy", "internal/runtime", "internal/devices", "internal/storage",
 		"internal/image", "internal/network", "internal/fsck", "internal/executor/client", "internal/executor/launch", "internal/executor/protocol", "internal/state", "internal/host",
 		"internal/kit"},
 		"the composition root is the only package that knows every role"},
@@ -77,6 +77,9 @@ var layers = []layer{
 	{"internal/devices/inventory", nil, "an inventory is what a pure function chooses from"},
 	{"internal/devices/hostdevice", []string{"internal/devices/inventory"}, "what spec comes of a host's device is a pure function"},
 	{"internal/proxy", []string{"internal/network/podnet", "internal/host", "internal/kit"}, "the proxy knows services through the API and packets through the kernel; upstream's can stand in its place"},
+	{"internal/storage", []string{"internal/controllers/queue", "internal/host", "internal/kit"},
+		"it could make volumes beside anybody's API server: it knows the Kubernetes API, by client-go, and the disk; the line of what it has to look at is that of controllers"},
+	{"internal/storage/plan", nil, "what becomes of a volume is a pure function"},
 	{"internal/proxy/plan", []string{"internal/kit"}, "what is done with packets for a service is a pure function"},
 	{"internal/runtime", []string{"internal/ocispec", "internal/cdispec", "internal/image", "internal/network", "internal/fsck",
 		"internal/executor/protocol", "internal/state", "internal/host", "internal/kit"},
@@ -100,7 +103,7 @@ var layers = []layer{
 // pure packages decide and do nothing else, and import no others of this module.
 var pure = []string{"internal/kit/apifields", "internal/kit/ids", "internal/host/cgroup/place", "internal/pods", "internal/controllers/catalog", "internal/agent/plan", "internal/agent/admit", "internal/agent/imagegc", "internal/agent/relist", "internal/agent/userns", "internal/agent/shutdown/turns", "internal/agent/probes/judge",
 	"internal/devices/alloc", "internal/devices/answer", "internal/devices/book", "internal/devices/topology", "internal/devices/inventory", "internal/devices/contract/judge",
-	"internal/devices/hostdevice", "internal/dns/answer", "internal/dns/message", "internal/executor/worker/resources", "internal/netpolicy/compile", "internal/network/podnet", "internal/kit/iprange", "internal/kit/release", "internal/kit/oneline", "internal/kit/ordered", "internal/ocispec", "internal/proxy/plan"}
+	"internal/devices/hostdevice", "internal/dns/answer", "internal/dns/message", "internal/executor/worker/resources", "internal/netpolicy/compile", "internal/network/podnet", "internal/kit/iprange", "internal/kit/release", "internal/kit/oneline", "internal/kit/ordered", "internal/ocispec", "internal/proxy/plan", "internal/storage/plan"}
 
 // impure are the packages that a pure one must not import, and impureCalls the functions of allowed packages that read the
 // world.

@@ -22,6 +22,7 @@ var resourcesAreRead = map[string]string{
 	"internal/controllers/volumebinding":                "they are those of claims, not of pods",
 	"internal/apiserver/admission/claims.go":            "they are those of claims, not of pods",
 	"internal/apiserver/registry/persistentvolumeclaim": "they are those of claims, not of pods",
+	"internal/storage/plan":                             "they are those of claims, not of pods",
 	"internal/agent/podspec/devices.go":                 "devices are granted one by one, and are given back only with the pod",
 }
 

@@ -50,7 +50,8 @@ const (
 	Runtime
 	Devices
 	DNS
-	All = APIServer | Agent | Runtime | Devices | DNS
+	Storage
+	All = APIServer | Agent | Runtime | Devices | DNS | Storage
 )
 
 // Group is the heading under which settings are shown.
@@ -67,16 +68,17 @@ const (
 	GroupImages      Group = "Images and registries"
 	GroupNetwork     Group = "Network, services and DNS"
 	GroupDevices     Group = "Devices"
+	GroupStorage     Group = "Storage"
 )
 
 // Groups are all groups, in their order.
 func Groups() []Group {
-	return []Group{GroupNode, GroupResources, GroupAPI, GroupSecurity, GroupControllers, GroupRuntime, GroupImages, GroupNetwork, GroupDevices}
+	return []Group{GroupNode, GroupResources, GroupAPI, GroupSecurity, GroupControllers, GroupRuntime, GroupImages, GroupNetwork, GroupDevices, GroupStorage}
 }
 
 // Settings are the rows of all keys, by groups.
 func Settings() []Setting {
-	return slices.Concat(nodeKeys, resourceKeys, apiKeys, securityKeys, controllerKeys, runtimeKeys, imageKeys, networkKeys, deviceKeys)
+	return slices.Concat(nodeKeys, resourceKeys, apiKeys, securityKeys, controllerKeys, runtimeKeys, imageKeys, networkKeys, deviceKeys, storageKeys)
 }
 
 // runDirMark stands in a default for the run directory.

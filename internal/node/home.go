@@ -24,8 +24,9 @@ type home struct {
 	config *v1alpha1.NodeConfiguration
 	// ephemeral: its directories must be new or empty when a process enters, and go when it leaves.
 	ephemeral bool
-	// resetting: a process enters to remove what is there.
+	// resetting: a process enters to remove what is there. keep is what stays when it leaves all the same; empty: nothing.
 	resetting bool
+	keep      string
 }
 
 // enter hides this process's memory, makes the node's directories and takes the locks of the parts that it runs.
@@ -35,7 +36,7 @@ func (h *home) enter(parts ...part) (unlock func(), err error) {
 	}
 	c := h.config
 	if h.ephemeral {
-		for _, dir := range []string{c.DataDir, c.RunDir} {
+		for _, dir := range h.dirs() {
 			if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 				return nil, fmt.Errorf("--ephemeral removes its directories at the end, but %s is not empty: name new ones with --data-dir and --run-dir", dir)
 			}
@@ -79,8 +80,8 @@ func (h *home) leave(unlock func()) error {
 	c := h.config
 	folders, err := ownFolders(c)
 	errs := []error{err, removeKubeconfig(c)}
-	for _, dir := range []string{c.DataDir, c.RunDir} {
-		errs = append(errs, removeFolder(ctx, dir))
+	for _, dir := range h.dirs() {
+		errs = append(errs, removeFolder(ctx, dir, h.keep))
 	}
 	// The agent removes each pod's logs, and the kubeconfig is gone; the folders themselves go when they are empty, and stay when others use them.
 	for _, dir := range folders {
@@ -89,9 +90,27 @@ func (h *home) leave(unlock func()) error {
 	return errors.Join(errs...)
 }
 
-// removeFolder removes a directory of a node. One that somebody has mounted, a disk of its own say, is emptied and stays mounted: what lies below its mount point
+// dirs are the directories of the node.
+func (h *home) dirs() []string {
+	all := []string{h.config.DataDir, h.config.RunDir}
+	if dir := h.config.Storage.Directory; dir != "" {
+		all = append(all, dir)
+	}
+	return all
+}
+
+// isWithin says whether a path is dir, or lies in it.
+func isWithin(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// removeFolder removes a directory of a node, but for what is to be kept: that stays, with all of the directory's entry that it is in. One that somebody has mounted, a disk of its own say, is emptied and stays mounted: what lies below its mount point
 // is not the node's.
-func removeFolder(ctx context.Context, dir string) error {
+func removeFolder(ctx context.Context, dir, keep string) error {
+	if keep != "" && isWithin(dir, keep) {
+		return nil
+	}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -100,8 +119,13 @@ func removeFolder(ctx context.Context, dir string) error {
 		return err
 	}
 	var errs []error
+	kept := false
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
+		if keep != "" && isWithin(keep, path) {
+			kept = true
+			continue
+		}
 		// Nothing that is mounted may be emptied with the folder.
 		if err := mount.UnmountBelow(path); err != nil {
 			errs = append(errs, err)
@@ -109,7 +133,7 @@ func removeFolder(ctx context.Context, dir string) error {
 		}
 		errs = append(errs, tree.Remove(ctx, path))
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(errs...); err != nil || kept {
 		return err
 	}
 	switch err := os.Remove(dir); {

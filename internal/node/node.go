@@ -19,6 +19,7 @@ import (
 
 	"monopod.dev/monopod/api/config/v1alpha1"
 	"monopod.dev/monopod/internal/agent"
+	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/kit/podstarts"
 	"monopod.dev/monopod/internal/network/choice"
 	"monopod.dev/monopod/internal/node/status"
@@ -57,6 +58,7 @@ func Up(ctx context.Context, o Options) error {
 	policies := &policiesRole{process: p, wanted: true, kube: api.controllersConfig, after: api.ready}
 	rt := &runtimeRole{process: p, names: names, policies: policies, withAgent: true}
 	dev := &devicesRole{process: p}
+	volumes := &storageRole{process: p, kube: api.controllersConfig, after: api.ready}
 	services := &proxyRole{process: p, kube: api.controllersConfig, after: api.ready, bridged: func(ctx context.Context) bool { return len(rt.network.Gateways(ctx)) > 0 }}
 	down := newShutdown(o)
 	own := &agentRole{process: p, names: names, devices: dev, down: down, world: func(ctx context.Context) (*agentWorld, error) { return api.agentWorld(ctx, rt, services) }}
@@ -65,12 +67,12 @@ func Up(ctx context.Context, o Options) error {
 	return p.do(ctx, work{
 		parts: allParts,
 		// The stores open side by side: etcd's first election is most of the way to a ready node.
-		open: [][]role{{names.role()}, {api.role(), rt.role(), names.addressRole()}, {gateways}, {dev.role()}, {services.role()}},
+		open: [][]role{{names.role()}, {api.role(), rt.role(), names.addressRole(), volumes.role()}, {gateways}, {dev.role()}, {services.role()}},
 		run: []role{
 			p.admin(func() status.Roles {
 				return status.Roles{API: api.server, Runtime: rt.told(), Devices: dev.manager, DNS: names.told(), Kube: api.nodeConfig, Agent: p.settled, Drain: newDrainer(o, down)}
 			}),
-			api.role(), rt.role(), api.controllers(p.settled, listener), applied, names.answers(api), services.role(), policies.role(), dev.role(), own.role(),
+			api.role(), rt.role(), api.controllers(p.settled, listener), applied, names.answers(api), services.role(), policies.role(), dev.role(), volumes.role(), own.role(),
 		},
 		remove: append(remains(p, rt), dev.role()),
 	})
@@ -138,11 +140,15 @@ func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) 
 }
 
 // Reset removes all that a node with this configuration has made on the host: its pods, the executor, the network and
-// the directories. The node itself must be stopped (its locks say so otherwise). It may be repeated.
-func Reset(ctx context.Context, o Options) error {
+// the directories; volumes: the volumes of claims as well, with all that is in them, which stay otherwise. The node itself must be stopped (its locks say so
+// otherwise). It may be repeated.
+func Reset(ctx context.Context, o Options, volumes bool) error {
 	c := *o.Config
 	o.Config, o.Ephemeral = &c, false // the directories need not be empty
 	home := home{config: &c, resetting: true}
+	if had, err := Volumes(&c); !volumes && (len(had) > 0 || err != nil) {
+		home.keep = config.StorageDir(&c)
+	}
 	unlock, err := home.enter(allParts...)
 	if err != nil {
 		return err
@@ -168,5 +174,5 @@ func Reset(ctx context.Context, o Options) error {
 func remains(p *process, rt *runtimeRole) []role {
 	services := &proxyRole{process: p}
 	cgroups := role{name: "cgroups", remove: func(context.Context) error { return removeCgroups(p.Options) }}
-	return []role{rt.role(), services.role(), rt.policies.role(), rt.names.role(), cgroups}
+	return []role{rt.role(), (&storageRole{process: p}).role(), services.role(), rt.policies.role(), rt.names.role(), cgroups}
 }

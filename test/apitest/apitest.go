@@ -101,6 +101,9 @@ func start(t testing.TB, dir string, remote etcd.RemoteConfig) *API {
 	return a
 }
 
+// ControllersConfig has the rights of the controllers.
+func (a *API) ControllersConfig() *rest.Config { return a.controllers }
+
 // Control runs controllers until the test ends or stop is called, which returns when nothing of them is at work.
 func (a *API) Control(choice ...string) (stop func()) {
 	a.Helper()

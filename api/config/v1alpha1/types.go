@@ -39,6 +39,7 @@ type NodeConfiguration struct {
 	Services    Services    `json:"services,omitempty"`
 	DNS         DNS         `json:"dns,omitempty"`
 	Devices     Devices     `json:"devices,omitempty"`
+	Storage     Storage     `json:"storage,omitempty"`
 	Logging     Logging     `json:"logging,omitempty"`
 }
 
@@ -367,6 +368,17 @@ type DNS struct {
 	// Upstreams: DNS servers for all names outside the cluster. Default: those of the host's /etc/resolv.conf, whose changes are followed. Flag:
 	// --dns-upstreams.
 	Upstreams []string `json:"upstreams,omitempty"`
+}
+
+// Storage configures the role storage, of `monopod up`: volumes of the storage class local.
+type Storage struct {
+	// Directory: directory of the volumes of claims, on a disk that is there at each start. Volumes stay where they were made: do not change it
+	// while there are any. 'monopod reset' leaves them unless it is told otherwise (docs/STORAGE.md). Default: volumes, in dataDir. Flag:
+	// --storage-dir.
+	Directory string `json:"directory,omitempty"`
+	// Provisioner: volumes for claims of classes with the provisioner monopod.dev/local, and the default class local: enabled or disabled. With
+	// disabled no volume is made or removed; those that are there can be used. Default: enabled. Flag: --storage-provisioner.
+	Provisioner string `json:"provisioner,omitempty"`
 }
 
 // Devices configures the role devices.

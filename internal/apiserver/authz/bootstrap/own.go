@@ -37,4 +37,16 @@ func (p *Policy) own() {
 	const more = prefix + "controllers"
 	p.clusterRole(more, nil, rules...)
 	bind(more, more)
+	p.provisioner(prefix, bind)
+}
+
+// provisioner are the rights of the node's own provisioner of volumes, which has the credential of the controllers: those that provisioners have by custom, and
+// those of a resizer and of who makes the default class.
+func (p *Policy) provisioner(prefix string, bind func(name, role string)) {
+	const custom = "system:persistent-volume-provisioner"
+	bind(prefix+custom, custom)
+	name := prefix + "storage"
+	p.clusterRole(name, nil, on("update", core, "persistentvolumes persistentvolumeclaims/status"), on("create", storage, "storageclasses"),
+		on("get create", core, "configmaps"), on("get", core, "nodes"))
+	bind(name, name)
 }

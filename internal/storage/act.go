@@ -1,0 +1,284 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	helpers "k8s.io/component-helpers/storage/volume"
+
+	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/storage/plan"
+)
+
+// act does what was decided.
+func (p *Provisioner) act(ctx context.Context, name string, s plan.Seen, d plan.Decision) error {
+	switch d.Verb {
+	case plan.Make:
+		return p.provision(ctx, s, d)
+	case plan.Confirm:
+		return p.ready(*s.Record)
+	case plan.Refuse:
+		p.tell(name, s.Claim, "ProvisioningFailed", failed(s, d.Why))
+	case plan.Reselect:
+		return p.reselect(ctx, s)
+	case plan.Grow:
+		return p.grow(ctx, s)
+	case plan.Remove:
+		return p.remove(ctx, name, s)
+	case plan.Release:
+		p.log.InfoContext(ctx, "a volume is deleted, and its data stay", "volume", name, "directory", p.store.Path(name))
+		return p.letGo(ctx, name)
+	case plan.Undo:
+		return p.undo(ctx, name)
+	case plan.Lost:
+		p.lost(ctx, name, s)
+	case plan.Stray:
+		if p.news(name, "stray") {
+			p.log.WarnContext(ctx, "a directory belongs to no PersistentVolume; it stays", "directory", p.store.Path(name), "claim", s.Record.Claim.String())
+		}
+	}
+	return nil
+}
+
+// failed is what provisioners say of a claim that gets no volume.
+func failed(s plan.Seen, why string) string {
+	return fmt.Sprintf("failed to provision volume with StorageClass %q: %s", s.Class.Name, why)
+}
+
+// provision makes what is missing of a volume, in the order of the package's first promise.
+func (p *Provisioner) provision(ctx context.Context, s plan.Seen, d plan.Decision) error {
+	err := p.make(ctx, s, d)
+	if err != nil && ctx.Err() == nil {
+		p.tell(d.New.Name, s.Claim, "ProvisioningFailed", failed(s, err.Error()))
+	}
+	return err
+}
+
+func (p *Provisioner) make(ctx context.Context, s plan.Seen, d plan.Decision) error {
+	r := d.New
+	if s.Record != nil {
+		r = *s.Record // which was begun
+		r.Size = max(r.Size, d.New.Size)
+	} else {
+		if err := p.fits(r); err != nil {
+			return err
+		}
+		var err error
+		if r.Hold, err = p.holders.Choose(d.Isolation, r.Block); err != nil {
+			return err
+		}
+		p.events.Eventf(s.Claim, corev1.EventTypeNormal, "Provisioning", "External provisioner is provisioning volume for claim %q", r.Claim)
+	}
+	if s.Record == nil || *s.Record != r {
+		if err := failpoint.Around("storage/record", func() error { return p.store.Put(r) }); err != nil {
+			return err
+		}
+	}
+	if r.Phase == plan.Creating {
+		h, err := p.holders.Of(r.Hold)
+		if err != nil {
+			return err
+		}
+		if err := failpoint.Around("storage/data", func() error { return h.Make(ctx, p.of(r)) }); err != nil {
+			return err
+		}
+	} else if s.Missing {
+		return fmt.Errorf("%s is not there, and is not made anew", p.store.Data(r.Name))
+	}
+	if err := failpoint.Around("storage/volume", func() error { return p.publish(ctx, r, s) }); err != nil {
+		return err
+	}
+	if r.Phase == plan.Ready {
+		return nil
+	}
+	if err := p.ready(r); err != nil {
+		return err
+	}
+	p.forget(r.Name)
+	p.events.Eventf(s.Claim, corev1.EventTypeNormal, "ProvisioningSucceeded", "Successfully provisioned volume %s", r.Name)
+	if r.Hold == plan.Nothing {
+		p.events.Eventf(s.Claim, corev1.EventTypeWarning, "SizeNotHeld", "Nothing keeps volume %s to its %s: %s", r.Name, size(r.Size), p.holders.Why(d.Isolation))
+	}
+	return nil
+}
+
+// fits refuses a volume that the disk could never hold. All volumes together may be more than it has: a size is a limit, not a reservation.
+func (p *Provisioner) fits(r plan.Record) error {
+	_, total, err := p.holders.Room()
+	if err == nil && r.Size > total {
+		err = fmt.Errorf("the claim requests %s, and the file system of %s has %s in all", size(r.Size), p.store.Dir(), size(total))
+	}
+	return err
+}
+
+// size is a number of bytes for people: in the largest unit that leaves something before the point.
+func size(bytes int64) string {
+	units := []string{"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}
+	n, unit := float64(bytes), 0
+	for n >= 1024 && unit < len(units)-1 {
+		n, unit = n/1024, unit+1
+	}
+	return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0") + units[unit]
+}
+
+// publish makes the PersistentVolume. One that is there already is taken, if it is the one.
+func (p *Provisioner) publish(ctx context.Context, r plan.Record, s plan.Seen) error {
+	capacity := plan.Requested(s.Claim)
+	if plan.Bytes(capacity) != r.Size {
+		capacity = *resource.NewQuantity(r.Size, resource.BinarySI)
+	}
+	v := plan.Volume(&r, p.store.Dir(), p.config.NodeName, s.Claim, s.Class, capacity)
+	_, err := p.client.CoreV1().PersistentVolumes().Create(ctx, v, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	there, err := p.client.CoreV1().PersistentVolumes().Get(ctx, r.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if there.Spec.Local == nil || there.Spec.Local.Path != v.Spec.Local.Path || plan.Host(there) != p.config.NodeName {
+		return fmt.Errorf("there is a PersistentVolume %s already, which is not the one of %s", r.Name, v.Spec.Local.Path)
+	}
+	return nil
+}
+
+func (p *Provisioner) ready(r plan.Record) error {
+	r.Phase = plan.Ready
+	return failpoint.Around("storage/ready", func() error { return p.store.Put(r) })
+}
+
+// reselect has the claim's pod get a node anew: the one that was selected is not there.
+func (p *Provisioner) reselect(ctx context.Context, s plan.Seen) error {
+	p.log.InfoContext(ctx, "the node of a claim is gone; its pod is to get another one", "claim", s.Claim.Namespace+"/"+s.Claim.Name, "node", s.Claim.Annotations[helpers.AnnSelectedNode])
+	now := s.Claim.DeepCopy()
+	delete(now.Annotations, helpers.AnnSelectedNode)
+	_, err := p.client.CoreV1().PersistentVolumeClaims(now.Namespace).Update(ctx, now, metav1.UpdateOptions{})
+	return unlessGone(err)
+}
+
+func unlessGone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// remove removes a volume's data, and then its PersistentVolume. From the beginning of its deletion on nobody binds the latter.
+func (p *Provisioner) remove(ctx context.Context, name string, s plan.Seen) error {
+	err := p.removeAll(ctx, name, s)
+	if err != nil && s.Volume != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
+		p.tell(name, s.Volume, "VolumeFailedDelete", err.Error())
+	}
+	return err
+}
+
+func (p *Provisioner) removeAll(ctx context.Context, name string, s plan.Seen) error {
+	begun := s.Record != nil && s.Record.Phase == plan.Deleting
+	if !begun {
+		if err := failpoint.Around("storage/delete", func() error { return p.delete(ctx, s.Volume) }); err != nil {
+			return err
+		}
+	}
+	if s.Record != nil {
+		if err := p.discard(ctx, *s.Record); err != nil {
+			return err
+		}
+	}
+	if s.Volume == nil {
+		return nil
+	}
+	return failpoint.Around("storage/released", func() error { return p.letGo(ctx, name) })
+}
+
+// delete begins the deletion of a PersistentVolume that is still as it was seen. It is there until it is let go of.
+func (p *Provisioner) delete(ctx context.Context, v *corev1.PersistentVolume) error {
+	if v.DeletionTimestamp != nil {
+		return nil
+	}
+	volumes := p.client.CoreV1().PersistentVolumes()
+	if !slices.Contains(v.Finalizers, plan.Finalizer) {
+		v = v.DeepCopy()
+		v.Finalizers = append(v.Finalizers, plan.Finalizer)
+		var err error
+		if v, err = volumes.Update(ctx, v, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+	}
+	return volumes.Delete(ctx, v.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &v.UID, ResourceVersion: &v.ResourceVersion}})
+}
+
+// discard removes a volume's directory, of which is said first that it goes.
+func (p *Provisioner) discard(ctx context.Context, r plan.Record) error {
+	if r.Phase != plan.Deleting {
+		r.Phase = plan.Deleting
+		if err := failpoint.Around("storage/deleting", func() error { return p.store.Put(r) }); err != nil {
+			return err
+		}
+	}
+	h, err := p.holders.Of(r.Hold)
+	if err != nil {
+		return err
+	}
+	if err := failpoint.Around("storage/detach", func() error { return h.Detach(ctx, p.of(r)) }); err != nil {
+		return err
+	}
+	if err := failpoint.Around("storage/throw", func() error { return p.store.Throw(ctx, r.Name) }); err != nil {
+		return err
+	}
+	p.forget(r.Name)
+	p.log.InfoContext(ctx, "a volume is removed", "volume", r.Name, "claim", r.Claim.String())
+	return nil
+}
+
+// letGo lets the API server remove a PersistentVolume that is deleted.
+func (p *Provisioner) letGo(ctx context.Context, name string) error {
+	volumes := p.client.CoreV1().PersistentVolumes()
+	v, err := volumes.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return unlessGone(err)
+	}
+	if v.DeletionTimestamp == nil {
+		return errLate
+	}
+	v.Finalizers = slices.DeleteFunc(v.Finalizers, func(f string) bool { return f == plan.Finalizer })
+	_, err = volumes.Update(ctx, v, metav1.UpdateOptions{})
+	return unlessGone(err)
+}
+
+// undo removes a directory that was begun, if nobody has written to it.
+func (p *Provisioner) undo(ctx context.Context, name string) error {
+	empty, err := p.store.Empty(name)
+	if err != nil {
+		return err
+	}
+	r, ok := p.store.Get(name)
+	if !ok {
+		return nil
+	}
+	if !empty {
+		p.log.ErrorContext(ctx, "a volume that was begun has files in it and no PersistentVolume; it stays", "directory", p.store.Path(name), "claim", r.Claim.String())
+		r.Phase = plan.Ready
+		return p.store.Put(r)
+	}
+	return p.discard(ctx, r)
+}
+
+// lost tells of a volume whose directory is not there.
+func (p *Provisioner) lost(ctx context.Context, name string, s plan.Seen) {
+	message := fmt.Sprintf("The directory %s is not there. It is not made anew: bring it back (is its disk mounted?), or delete the claim", s.Volume.Spec.Local.Path)
+	if !p.news(name, message) {
+		return
+	}
+	p.log.ErrorContext(ctx, "a volume has lost its directory", "volume", name, "directory", s.Volume.Spec.Local.Path)
+	p.events.Event(s.Volume, corev1.EventTypeWarning, "VolumeLost", message)
+	if s.Claim != nil {
+		p.events.Event(s.Claim, corev1.EventTypeWarning, "VolumeLost", message)
+	}
+}

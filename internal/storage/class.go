@@ -1,0 +1,68 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/wait"
+	"monopod.dev/monopod/internal/storage/plan"
+)
+
+// The config map that remembers that the class was made once, so that one whom a person has deleted does not come back, and its key.
+const (
+	memory    = "monopod-storage"
+	memoryKey = "defaultClass"
+)
+
+// keepClass makes the default class, once in the life of a cluster. It tries until it can.
+func (p *Provisioner) keepClass(ctx context.Context) {
+	pauses := wait.Pauses{Least: time.Second, Most: time.Minute}
+	for {
+		err := p.makeClass(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		p.log.WarnContext(ctx, "the default storage class is not made; trying again", "class", plan.ClassName, "error", err)
+		if pauses.For(ctx) != nil {
+			return
+		}
+	}
+}
+
+func (p *Provisioner) makeClass(ctx context.Context) error {
+	maps, classes := p.client.CoreV1().ConfigMaps(metav1.NamespaceSystem), p.client.StorageV1().StorageClasses()
+	switch _, err := maps.Get(ctx, memory, metav1.GetOptions{}); {
+	case err == nil:
+		return nil
+	case !apierrors.IsNotFound(err):
+		return err
+	}
+	all, err := classes.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	usual := true
+	for _, c := range all.Items {
+		usual = usual && c.Annotations[plan.DefaultAnnotation] != "true"
+	}
+	if _, err := classes.Create(ctx, plan.Class(usual), metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	if err := failpoint.Hit("storage/class"); err != nil {
+		return err
+	}
+	_, err = maps.Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: memory},
+		Data:       map[string]string{memoryKey: fmt.Sprintf("The storage class %s was made once. Delete this to have it made again.", plan.ClassName)},
+	}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}

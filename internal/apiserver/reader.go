@@ -21,7 +21,7 @@ import (
 // reader reads objects for the server's own decisions: who a token is for, whether somebody may. It needs no rights, and it takes no way but a function
 // call.
 type reader struct {
-	accounts, pods, secrets, nodes, limitRanges, slices rest.StandardStorage
+	accounts, pods, secrets, nodes, volumes, limitRanges, slices rest.StandardStorage
 }
 
 // newReader reads from storages that are open.
@@ -32,7 +32,7 @@ func newReader(all resource.Storages) (r reader, err error) {
 		to   *rest.StandardStorage
 	}{
 		{corev1.SchemeGroupVersion, "serviceaccounts", &r.accounts}, {corev1.SchemeGroupVersion, "pods", &r.pods}, {corev1.SchemeGroupVersion, "secrets", &r.secrets},
-		{corev1.SchemeGroupVersion, "nodes", &r.nodes}, {corev1.SchemeGroupVersion, "limitranges", &r.limitRanges},
+		{corev1.SchemeGroupVersion, "nodes", &r.nodes}, {corev1.SchemeGroupVersion, "persistentvolumes", &r.volumes}, {corev1.SchemeGroupVersion, "limitranges", &r.limitRanges},
 		{discoveryv1.SchemeGroupVersion, "endpointslices", &r.slices},
 	} {
 		if *of.to, err = resource.Find[rest.StandardStorage](all, of.in, of.path); err != nil {
@@ -60,6 +60,11 @@ func (r reader) Secret(ctx context.Context, namespace, name string, fresh bool) 
 // Node reads a node.
 func (r reader) Node(ctx context.Context, name string, fresh bool) (*corev1.Node, error) {
 	return read[*corev1.Node](ctx, r.nodes, "nodes", metav1.NamespaceNone, name, fresh)
+}
+
+// PersistentVolume reads a volume.
+func (r reader) PersistentVolume(ctx context.Context, name string, fresh bool) (*corev1.PersistentVolume, error) {
+	return read[*corev1.PersistentVolume](ctx, r.volumes, "persistentvolumes", metav1.NamespaceNone, name, fresh)
 }
 
 // PodsOf are the pods of a node in a namespace, or in all, as the cache has them. They are found by an index.

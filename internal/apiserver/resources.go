@@ -127,7 +127,7 @@ func openResources(cfg resourcesConfig) (_ *resources, err error) {
 	if r.bearers, err = bearers(r.tokens, cfg.TokenAuthFile); err != nil {
 		return nil, err
 	}
-	r.authorizer = authz.New(nodeauthz.NewAuthorizer(r.objects), r.policy)
+	r.authorizer = authz.New(nodeauthz.NewAuthorizer(r.objects, r.objects), r.policy)
 	elsewhere, err := r.elsewhere(cfg)
 	if err != nil {
 		return nil, err

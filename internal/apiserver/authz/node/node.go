@@ -17,6 +17,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -39,12 +40,20 @@ type Pods interface {
 	PodsOf(ctx context.Context, node, namespace string) ([]corev1.Pod, error)
 }
 
-// NewAuthorizer makes the authorizer.
-func NewAuthorizer(pods Pods) authorizer.Authorizer {
-	return authorizer.AuthorizerFunc(nodes{pods}.authorize)
+// Volumes reads a volume as a cache has it or, fresh, as it is in the store. What is not there is a NotFound of the API.
+type Volumes interface {
+	PersistentVolume(ctx context.Context, name string, fresh bool) (*corev1.PersistentVolume, error)
 }
 
-type nodes struct{ pods Pods }
+// NewAuthorizer makes the authorizer.
+func NewAuthorizer(pods Pods, volumes Volumes) authorizer.Authorizer {
+	return authorizer.AuthorizerFunc(nodes{pods, volumes}.authorize)
+}
+
+type nodes struct {
+	pods    Pods
+	volumes Volumes
+}
 
 // answer is why something may not be done; empty: it may.
 type answer string
@@ -77,6 +86,8 @@ func (n nodes) decide(ctx context.Context, node string, a authorizer.Attributes)
 		return n.referred(ctx, node, pods.ConfigMap, a, "get", "list", "watch")
 	case corev1.Resource("persistentvolumeclaims"):
 		return n.referred(ctx, node, pods.Claim, a, "get")
+	case corev1.Resource("persistentvolumes"):
+		return n.volume(ctx, node, a)
 	case corev1.Resource("serviceaccounts"):
 		return n.account(ctx, node, a)
 	case corev1.Resource("pods"):
@@ -101,14 +112,44 @@ func (n nodes) referred(ctx context.Context, node string, kind pods.ReferenceKin
 	case a.GetName() == "":
 		return "No Object name found", nil
 	}
-	return n.someone(ctx, node, a, func(p *corev1.Pod) bool {
+	return n.someone(ctx, node, a.GetNamespace(), refersTo(kind, a.GetName()))
+}
+
+func refersTo(kind pods.ReferenceKind, name string) func(*corev1.Pod) bool {
+	return func(p *corev1.Pod) bool {
 		for r := range pods.References(p) {
-			if r.Kind == kind && r.Name == a.GetName() {
+			if r.Kind == kind && r.Name == name {
 				return true
 			}
 		}
 		return false
-	})
+	}
+}
+
+// volume allows to read a volume whose claim a pod of the node refers to. The volume says whose it is: what a claim says of itself others may write.
+func (n nodes) volume(ctx context.Context, node string, a authorizer.Attributes) (answer, error) {
+	switch {
+	case a.GetVerb() != "get" || a.GetSubresource() != "":
+		return "can only get resources of this type", nil
+	case a.GetName() == "":
+		return "No Object name found", nil
+	}
+	// The agent may have heard of a binding that the cache has not.
+	for _, fresh := range []bool{false, true} {
+		volume, err := n.volumes.PersistentVolume(ctx, a.GetName(), fresh)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return "the volume cannot be read", err
+		}
+		if ref := volume.Spec.ClaimRef; ref != nil {
+			if no, err := n.someone(ctx, node, ref.Namespace, refersTo(pods.Claim, ref.Name)); no == yes || err != nil {
+				return no, err
+			}
+		}
+	}
+	return unrelated(node), nil
 }
 
 // account allows to ask for tokens of a service account that a pod of the node has, and to read it.
@@ -121,12 +162,12 @@ func (n nodes) account(ctx context.Context, node string, a authorizer.Attributes
 	if a.GetName() == "" || a.GetNamespace() == "" {
 		return "can only create tokens for individual service accounts", nil
 	}
-	return n.someone(ctx, node, a, func(p *corev1.Pod) bool { return p.Spec.ServiceAccountName == a.GetName() })
+	return n.someone(ctx, node, a.GetNamespace(), func(p *corev1.Pod) bool { return p.Spec.ServiceAccountName == a.GetName() })
 }
 
 // someone allows what a pod of the node is a reason for. A mirror pod is none: its node has written it.
-func (n nodes) someone(ctx context.Context, node string, a authorizer.Attributes, reason func(*corev1.Pod) bool) (answer, error) {
-	all, err := n.pods.PodsOf(ctx, node, a.GetNamespace())
+func (n nodes) someone(ctx context.Context, node, namespace string, reason func(*corev1.Pod) bool) (answer, error) {
+	all, err := n.pods.PodsOf(ctx, node, namespace)
 	if err != nil {
 		return "the pods of the node cannot be listed", err
 	}
@@ -135,7 +176,7 @@ func (n nodes) someone(ctx context.Context, node string, a authorizer.Attributes
 			return yes, nil
 		}
 	}
-	return answer(fmt.Sprintf("no relationship found between node '%s' and this object", node)), nil
+	return unrelated(node), nil
 }
 
 // pod allows to read the pods of the node, and what the agent does with pods, of which noderestriction sees to it that they are its own.
@@ -164,7 +205,7 @@ func (n nodes) pod(ctx context.Context, node string, a authorizer.Attributes) (a
 	if slices.ContainsFunc(all, func(p corev1.Pod) bool { return p.Name == a.GetName() }) {
 		return yes, nil
 	}
-	return answer(fmt.Sprintf("no relationship found between node '%s' and this object", node)), nil
+	return unrelated(node), nil
 }
 
 // selectsNode says that a request is about the pods of the node alone.
@@ -226,6 +267,10 @@ func ownDrivers(node string, a authorizer.Attributes) answer {
 		return "can only access CSINode with the same name as the requesting node"
 	}
 	return yes
+}
+
+func unrelated(node string) answer {
+	return answer(fmt.Sprintf("no relationship found between node '%s' and this object", node))
 }
 
 func notAllowed(node string) answer {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -23,6 +24,21 @@ func (f fakePods) PodsOf(_ context.Context, node, namespace string) (all []corev
 	return all, nil
 }
 
+// fakeVolumes are the claims of volumes, namespace and name, by the volumes' names. The cache does not know yet whose fresh-1 is.
+type fakeVolumes map[string][2]string
+
+func (f fakeVolumes) PersistentVolume(_ context.Context, name string, fresh bool) (*corev1.PersistentVolume, error) {
+	of, ok := f[name]
+	if !ok {
+		return nil, apierrors.NewNotFound(corev1.Resource("persistentvolumes"), name)
+	}
+	v := &corev1.PersistentVolume{}
+	if of[1] != "" && (fresh || !strings.HasPrefix(name, "fresh")) {
+		v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: of[0], Name: of[1]}
+	}
+	return v, nil
+}
+
 func pod(node, name, refers string) corev1.Pod {
 	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: corev1.PodSpec{
 		NodeName: node, ServiceAccountName: "sa-" + refers, ImagePullSecrets: []corev1.LocalObjectReference{{Name: "pull-" + refers}},
@@ -37,7 +53,9 @@ func pod(node, name, refers string) corev1.Pod {
 func TestAuthorize(t *testing.T) {
 	mirror := pod("n1", "mirror", "mirror")
 	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
-	authz := NewAuthorizer(fakePods{pod("n1", "p1", "1"), pod("n2", "p2", "2"), pod("", "p3", "3"), mirror})
+	authz := NewAuthorizer(fakePods{pod("n1", "p1", "1"), pod("n2", "p2", "2"), pod("", "p3", "3"), mirror}, fakeVolumes{
+		"v-1": {"ns", "pvc-1"}, "v-2": {"ns", "pvc-2"}, "v-mirror": {"ns", "pvc-mirror"}, "v-other": {"other", "pvc-1"}, "v-none": {}, "fresh-1": {"ns", "pvc-1"},
+	})
 	agent := &user.DefaultInfo{Name: "system:node:n1", Groups: []string{"system:nodes"}}
 	for _, tc := range []struct {
 		// what is "VERB /path" or "VERB group resource[/subresource] [namespace/]name [selector]"; "core" is the group without name, "-" no name.
@@ -64,6 +82,17 @@ func TestAuthorize(t *testing.T) {
 		{"get core persistentvolumeclaims ns/pvc-1", true},
 		{"list core persistentvolumeclaims ns/pvc-1", false},
 		{"get core persistentvolumeclaims ns/pvc-2", false},
+		{"get core persistentvolumes v-1", true},
+		{"get core persistentvolumes fresh-1", true},
+		{"get core persistentvolumes v-2", false},
+		{"get core persistentvolumes v-mirror", false},
+		{"get core persistentvolumes v-other", false},
+		{"get core persistentvolumes v-none", false},
+		{"get core persistentvolumes gone", false},
+		{"list core persistentvolumes -", false},
+		{"watch core persistentvolumes v-1", false},
+		{"patch core persistentvolumes v-1", false},
+		{"get core persistentvolumes/status v-1", false},
 
 		{"create core serviceaccounts/token ns/sa-1", true},
 		{"create core serviceaccounts/token ns/sa-2", false},

@@ -20,7 +20,6 @@ func rules() []rule {
 		{verbs: read, groups: []string{""}, resources: []string{"services"}},
 		// What upstream gives its proxy by the role system:node-proxier: an agent has one in its process.
 		{verbs: []string{"list", "watch"}, groups: []string{"discovery.k8s.io"}, resources: []string{"endpointslices"}},
-		{verbs: []string{"get"}, groups: []string{""}, resources: []string{"persistentvolumes"}},
 		{verbs: []string{"create", "update", "patch"}, groups: []string{"", "events.k8s.io"}, resources: []string{"events"}},
 		{verbs: []string{"create"}, groups: []string{"authentication.k8s.io"}, resources: []string{"tokenreviews"}},
 		{verbs: []string{"create"}, groups: []string{"authorization.k8s.io"}, resources: []string{"subjectaccessreviews", "localsubjectaccessreviews"}},

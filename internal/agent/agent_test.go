@@ -391,9 +391,11 @@ func TestActiveDeadline(t *testing.T) {
 
 func TestUnsupportedFieldFails(t *testing.T) {
 	b := newBench(t)
-	b.create(pod("p", func(p *v1.Pod) { p.Spec.Containers[0].VolumeDevices = make([]v1.VolumeDevice, 1) }))
+	b.create(pod("p", func(p *v1.Pod) {
+		p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{Driver: "d"}}}}
+	}))
 	st := b.phase("p", v1.PodFailed)
-	if !strings.Contains(st.Message, "spec.containers[0].volumeDevices") {
+	if !strings.Contains(st.Message, "spec.volumes[0].csi") {
 		t.Errorf("message %q", st.Message)
 	}
 }

@@ -51,6 +51,8 @@ var words = []string{
 	"may not specify a duration larger than 2^32 seconds",
 	"may not specify more than 1 handler type",
 	"may not specify more than 1 volume type",
+	"can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode",
+	"can not contain backsteps ('..')",
 	"may not specify more than two policyTypes",
 	"may specify no more than one IP for each IP family",
 	"may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64",

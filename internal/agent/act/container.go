@@ -49,6 +49,8 @@ type Variables struct {
 type ContainerFiles interface {
 	// Mounts returns the container's mounts, and makes what they need.
 	Mounts(in volumes.MountInput) ([]*criv1.Mount, error)
+	// Devices returns the volumes that the container has as block devices.
+	Devices(pod *v1.Pod, c *v1.Container) ([]*criv1.Device, error)
 	// ReadFile reads a file of a volume of the pod's own; one that is not there is fs.ErrNotExist.
 	ReadFile(pod *v1.Pod, volume, path string) ([]byte, error)
 }
@@ -100,6 +102,9 @@ func (f *Configs) container(
 		Pod: pod, Container: c, Attempt: a.Attempt, Step: a.Step, ImageID: ids.ImageID(image.Id), Image: image, Env: vars, Mounts: mounts, Images: shown,
 		Node: f.Node.Limits(), Target: a.Target, IDs: mapped,
 	})
+	if cfg.Devices, err = f.Files.Devices(pod, c); err != nil {
+		return nil, because(plan.ReasonCreateConfigError, err)
+	}
 	overridden, err := podspec.AddDevices(cfg, c, grant.Answer, grant.Record)
 	if err != nil {
 		return nil, because(plan.ReasonCreateConfigError, err)

@@ -84,6 +84,8 @@ var proofs = map[string]string{
 	"Container.Resources":                "agent/podspec:TestResources, test/e2e:TestPodLifecycle",
 	"Container.RestartPolicy":            "agent/plan:TestLifecycle, apiserver/registry/pod:TestOnlyWhatIsStartedAgainComesBack",
 	"Container.RestartPolicyRules":       "test/e2e:TestPodLifecycle, agent/plan:TestLifecycle, pods:TestRestarts",
+	"Container.VolumeDevices":            "agent/volumes:TestDevices, pods/validation:TestSpec",
+	"VolumeDevice":                       "agent/volumes:TestDevices, pods/validation:TestSpec",
 	"Container.VolumeMounts":             "agent:TestConfigMapVolume, agent/volumes:TestMounts",
 	"Container.LivenessProbe":            "test/e2e:TestPodLifecycle, agent/plan:TestLifecycle, pods/validation:TestProbes",
 	"Container.ReadinessProbe":           "test/e2e:TestPodLifecycle, agent/plan:TestLifecycle, pods/validation:TestProbes",

@@ -106,12 +106,12 @@ func containerRows() map[reflect.Type]rows {
 		reflect.TypeFor[v1.Container](): rowsOf(all(
 			"Name", "Image", "Command", "Args", "WorkingDir", "Ports", "EnvFrom", "Env", "Resources", "VolumeMounts", "TerminationMessagePath",
 			"TerminationMessagePolicy", "ImagePullPolicy", "SecurityContext", "Stdin", "StdinOnce", "TTY", "Lifecycle", "LivenessProbe", "ReadinessProbe",
-			"StartupProbe", "RestartPolicy", "RestartPolicyRules",
+			"StartupProbe", "RestartPolicy", "RestartPolicyRules", "VolumeDevices",
 		)).with(rows{
 			// It is about a later change of the resources, which our API server does not let in, and no agent of ours carries out. Others' API servers set it by default.
-			"ResizePolicy":  {Agent: left},
-			"VolumeDevices": refused,
+			"ResizePolicy": {Agent: left},
 		}),
+		reflect.TypeFor[v1.VolumeDevice]():         all("Name", "DevicePath"),
 		reflect.TypeFor[v1.ContainerPort]():        all("Name", "HostPort", "ContainerPort", "Protocol", "HostIP"),
 		reflect.TypeFor[v1.EnvFromSource]():        all("Prefix", "ConfigMapRef", "SecretRef"),
 		reflect.TypeFor[v1.ConfigMapEnvSource]():   all("LocalObjectReference", "Optional"),
@@ -133,10 +133,10 @@ func ephemeralRows() map[reflect.Type]rows {
 		reflect.TypeFor[v1.EphemeralContainer](): all("EphemeralContainerCommon", "TargetContainerName"),
 		reflect.TypeFor[v1.EphemeralContainerCommon](): rowsOf(all(
 			"Name", "Image", "Command", "Args", "WorkingDir", "EnvFrom", "Env", "VolumeMounts", "TerminationMessagePath", "TerminationMessagePolicy",
-			"ImagePullPolicy", "SecurityContext", "Stdin", "StdinOnce", "TTY",
+			"ImagePullPolicy", "SecurityContext", "Stdin", "StdinOnce", "TTY", "VolumeDevices",
 			// They are there because the type was made of Container's. No API server lets anybody set them: validation says so, in the API's words.
 			"Ports", "Resources", "ResizePolicy", "RestartPolicy", "RestartPolicyRules", "LivenessProbe", "ReadinessProbe", "StartupProbe", "Lifecycle",
-		)).with(rows{"VolumeDevices": refused}),
+		)),
 		reflect.TypeFor[v1.ContainerResizePolicy](): all("ResourceName", "RestartPolicy"),
 	}
 }

@@ -53,6 +53,7 @@ func validateContainer(c *corev1.Container, spec *corev1.PodSpec, volumes map[st
 	errs = append(errs, validateResources(&c.Resources, ContainerResourceName, at.Child("resources"))...)
 	errs = append(errs, validateResizePolicy(c.ResizePolicy, spec.RestartPolicy, at.Child("resizePolicy"))...)
 	errs = append(errs, validateMounts(c, volumes, at.Child("volumeMounts"))...)
+	errs = append(errs, validateDevices(c, volumes, at.Child("volumeDevices"))...)
 	return append(errs, validateContainerSecurity(c.SecurityContext, pods.HostUsers(spec), at.Child("securityContext"))...)
 }
 

@@ -270,7 +270,9 @@ func TestEphemeralContainers(t *testing.T) {
 			e + "restartPolicy: Forbidden: cannot be set for an Ephemeral Container", e + "restartPolicyRules: Forbidden: cannot be set for an Ephemeral Container",
 			e + "livenessProbe: Forbidden: cannot be set for an Ephemeral Container", e + "readinessProbe: Forbidden: cannot be set for an Ephemeral Container",
 			e + "startupProbe: Forbidden: cannot be set for an Ephemeral Container", e + "lifecycle: Forbidden: cannot be set for an Ephemeral Container"}},
-		"what nobody has yet": {func(c *corev1.EphemeralContainer) { c.VolumeDevices = make([]corev1.VolumeDevice, 1) }, []string{e + "volumeDevices: Forbidden: " + NotSupported}},
+		"what nobody has yet": {func(c *corev1.EphemeralContainer) {
+			c.VolumeMounts = []corev1.VolumeMount{{Name: "conf", MountPath: "/x", BindMountOptions: []string{"noexec"}}}
+		}, []string{e + "volumeMounts[0].bindMountOptions: Forbidden: " + NotSupported}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := validPod()

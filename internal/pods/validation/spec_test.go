@@ -112,6 +112,12 @@ func downwardSource(files ...corev1.DownwardAPIVolumeFile) corev1.VolumeProjecti
 	return corev1.VolumeProjection{DownwardAPI: &corev1.DownwardAPIProjection{Items: files}}
 }
 
+// device gives the container devices, of volumes among which is a claim "disk".
+func device(s *corev1.PodSpec, devices ...corev1.VolumeDevice) {
+	s.Volumes = append(s.Volumes, corev1.Volume{Name: "disk", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "disk"}}})
+	s.Containers[0].VolumeDevices = devices
+}
+
 func claimed(s *corev1.PodSpec, name string) {
 	s.Volumes[2].VolumeSource = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
 }
@@ -214,6 +220,18 @@ func TestSpec(t *testing.T) {
 		"two sources":             {func(s *corev1.PodSpec) { s.Volumes[2].EmptyDir = &corev1.EmptyDirVolumeSource{} }, []string{"spec.volumes[2].hostPath: FieldValueForbidden"}},
 		"a claim":                 {func(s *corev1.PodSpec) { claimed(s, "c") }, nil},
 		"a claim without a name":  {func(s *corev1.PodSpec) { claimed(s, "") }, []string{"spec.volumes[2].persistentVolumeClaim.claimName: FieldValueRequired"}},
+		"a device":                {func(s *corev1.PodSpec) { device(s, corev1.VolumeDevice{Name: "disk", DevicePath: "/dev/x"}) }, nil},
+		"a device of no volume":   {func(s *corev1.PodSpec) { device(s, corev1.VolumeDevice{Name: "none", DevicePath: "/dev/x"}) }, []string{c + "volumeDevices[0].name: FieldValueNotFound"}},
+		"a device of no claim": {func(s *corev1.PodSpec) { device(s, corev1.VolumeDevice{Name: "conf", DevicePath: "/dev/x"}) }, []string{
+			c + "volumeDevices[0].name: FieldValueInvalid", c + "volumeDevices[0].name: FieldValueInvalid"}}, // and it is mounted
+		"a device without all": {func(s *corev1.PodSpec) { device(s, corev1.VolumeDevice{}) }, []string{c + "volumeDevices[0].name: FieldValueRequired", c + "volumeDevices[0].devicePath: FieldValueRequired"}},
+		"a device that leaves": {func(s *corev1.PodSpec) { device(s, corev1.VolumeDevice{Name: "disk", DevicePath: "/dev/../x"}) }, []string{c + "volumeDevices[0].devicePath: FieldValueInvalid"}},
+		"devices twice": {func(s *corev1.PodSpec) { d := corev1.VolumeDevice{Name: "disk", DevicePath: "/dev/x"}; device(s, d, d) }, []string{
+			c + "volumeDevices[1].name: FieldValueInvalid", c + "volumeDevices[1].devicePath: FieldValueInvalid"}},
+		"a device where a volume is": {func(s *corev1.PodSpec) {
+			device(s, corev1.VolumeDevice{Name: "disk", DevicePath: s.Containers[0].VolumeMounts[0].MountPath})
+		}, []string{
+			c + "volumeDevices[0].devicePath: FieldValueInvalid"}},
 		"volume of a kind to come": {func(s *corev1.PodSpec) {
 			s.Volumes[2].VolumeSource = corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "a", Path: "/"}}
 		},

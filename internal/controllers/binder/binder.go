@@ -64,6 +64,7 @@ type Binder struct {
 	ownPortsOf func(node string) []pods.OwnPort // nil: none are known
 	news       news
 	shelves    shelves
+	prospect   *prospect
 	errands    errands
 	toDo       *queue.Queue[types.UID] // the pods whose errands are to go on
 }
@@ -75,6 +76,7 @@ func New(config Config) (*Binder, error) {
 		pods: config.Pods.Informer(), nodes: config.Nodes.Lister(), namespaces: config.Namespaces.Lister(), queue: queue.New[types.NamespacedName](),
 		shelves: shelves{config.Claims.Lister(), config.Volumes.Informer().GetIndexer(), config.Classes.Lister()}, toDo: queue.New[types.UID](),
 	}
+	b.prospect = &prospect{b.shelves, b}
 	if err := indexed(config.Volumes.Informer()); err != nil {
 		return nil, err
 	}
@@ -92,7 +94,7 @@ func New(config Config) (*Binder, error) {
 		{config.Nodes.Informer(), cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(any) { b.retryWaiting() },
 			UpdateFunc: func(old, obj any) { b.nodeChanged(old.(*corev1.Node), obj.(*corev1.Node)) },
-			DeleteFunc: func(any) { b.retryWaiting() },
+			DeleteFunc: b.nodeGone,
 		}},
 		{config.Namespaces.Informer(), cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { b.namespaceChanged(nil, obj.(*corev1.Namespace)) },
@@ -235,6 +237,14 @@ func (b *Binder) nodeChanged(old, node *corev1.Node) {
 		apiequality.Semantic.DeepEqual(old.Status.Allocatable, node.Status.Allocatable) {
 		return
 	}
+	b.goOn(b.errands.on(node.Name))
+	b.retryWaiting()
+}
+
+func (b *Binder) nodeGone(obj any) {
+	if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
+		b.goOn(b.errands.on(name.Name))
+	}
 	b.retryWaiting()
 }
 
@@ -293,7 +303,7 @@ func (b *Binder) sync(ctx context.Context, key types.NamespacedName) error {
 	}
 	var d decision
 	b.book.look(nodes, func(places []place) {
-		d = b.decide(pod, cluster{places: places, namespaces: b.terms, own: b.ownPorts, storage: prospect{b.shelves, b}})
+		d = b.decide(pod, cluster{places: places, namespaces: b.terms, own: b.ownPorts, storage: b.prospect})
 	})
 	b.line.keep(pod.UID, d.behind)
 	switch {

@@ -245,6 +245,18 @@ func (s *errands) about(o object) (uids []types.UID) {
 	return uids
 }
 
+// on are the pods whose errands are for a node.
+func (s *errands) on(node string) (uids []types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid, e := range s.of {
+		if e.node == node {
+			uids = append(uids, uid)
+		}
+	}
+	return uids
+}
+
 // any is an errand that has to do with an object; nil: there is none.
 func (s *errands) any(o object) *errand {
 	s.mu.Lock()

@@ -19,8 +19,11 @@ func TestJudges(t *testing.T) {
 		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
 	}
 	other := podWith(onHost)
+	volume := stored("v", heldBy("c"), thereOn("x"))
+	known := &stock{claims: []*corev1.PersistentVolumeClaim{claimed("c", boundTo("v"), func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost })}, volumes: []*corev1.PersistentVolume{volume}}
 	pod := podWith(func(p *corev1.Pod) {
 		onHost(p)
+		p.Spec.Volumes = having("c").Spec.Volumes
 		p.Spec.NodeSelector = map[string]string{"zone": "z"}
 		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{
 			{MaxSkew: 1, TopologyKey: "rack", WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: selector}}
@@ -31,6 +34,7 @@ func TestJudges(t *testing.T) {
 		want  []string
 		mends func()
 	}{
+		{[]string{`persistentvolumeclaim "c" bound to non-existent persistentvolume "v"`}, func() { known.claims[0].Status.Phase = corev1.ClaimBound }},
 		{[]string{"node(s) were not ready"}, func() {
 			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		}},
@@ -38,6 +42,7 @@ func TestJudges(t *testing.T) {
 		{[]string{"node(s) had untolerated taint {k: v}"}, func() { node.Spec.Taints = nil }},
 		{[]string{"node(s) didn't match Pod's node affinity/selector"}, func() { node.Labels["zone"] = "z" }},
 		{[]string{"node(s) didn't have free ports for the requested pod ports"}, func() { other = podWith(nil) }},
+		{[]string{"node(s) didn't match PersistentVolume's node affinity"}, func() { volume.Spec.NodeAffinity = nil }},
 		{[]string{"node(s) didn't match pod topology spread constraints (missing required label)"}, func() { node.Labels["rack"] = "r" }},
 		{[]string{"node(s) didn't match pod affinity rules"}, func() { node.Labels["room"], pod.Labels = "r", map[string]string{"app": "a"} }},
 		{[]string{"Insufficient cpu", "Insufficient " + widget}, func() { pod.Spec.Containers[0].Resources.Requests = nil }},
@@ -45,7 +50,7 @@ func TestJudges(t *testing.T) {
 	} {
 		at := place{node: node, pods: []*corev1.Pod{other}}
 		var got []string
-		for _, l := range (cluster{places: []place{at}}).survey(pod).fit(at) {
+		for _, l := range (cluster{places: []place{at}, storage: known}).survey(pod).fit(at) {
 			got = append(got, l.why)
 		}
 		if !slices.Equal(got, step.want) {

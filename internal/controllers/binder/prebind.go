@@ -26,7 +26,6 @@ func (b *Binder) start(pod *corev1.Pod, node string, p plan) {
 	b.book.assume(pod, node)
 	b.errands.add(e)
 	b.toDo.Add(pod.UID)
-	b.toDo.AddAfter(pod.UID, bindPatience)
 }
 
 // errand goes on with one.
@@ -61,6 +60,7 @@ func (b *Binder) errand(ctx context.Context, uid types.UID) error {
 			return e.trouble(fmt.Errorf("write into claim %s that its pod gets node %s: %w", claim.Name, e.node, err))
 		}
 	}
+	b.toDo.AddAfter(uid, time.Until(e.until))
 	return nil
 }
 
@@ -114,7 +114,7 @@ func (b *Binder) giveUp(ctx context.Context, e *errand, why step) error {
 	}
 	delay := b.errands.giveUp(e, time.Now())
 	b.unbound(pod, e.node)
-	b.retry(b.line.claimingOnes(), func(w *waiter) bool { return w.pod.UID != pod.UID && len(e.gives) > 0 }) // what it had in view is free
+	b.release(e)
 	b.queue.AddAfter(key(pod), delay)
 	return nil
 }
@@ -127,8 +127,19 @@ func (b *Binder) cancel(pod *corev1.Pod) {
 	}
 	if pod.Spec.NodeName == "" {
 		b.unbound(pod, e.node)
+		b.release(e)
 	}
-	b.retry(b.line.claimingOnes(), func(*waiter) bool { return len(e.gives) > 0 })
+}
+
+// release looks again at those who may have what an errand that has come to nothing had in view.
+func (b *Binder) release(e *errand) {
+	classes := map[string]bool{}
+	for _, g := range e.gives {
+		classes[helpers.GetPersistentVolumeClass(g.volume)] = true
+	}
+	for class := range classes {
+		b.retryClass(class)
+	}
 }
 
 func key(pod *corev1.Pod) types.NamespacedName {

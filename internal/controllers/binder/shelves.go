@@ -83,9 +83,9 @@ type prospect struct {
 	b *Binder
 }
 
-func (p prospect) used(claim types.NamespacedName) bool { return p.b.book.claims[claim] > 0 }
+func (p *prospect) used(claim types.NamespacedName) bool { return p.b.book.claims[claim] > 0 }
 
-func (p prospect) claim(name types.NamespacedName) *corev1.PersistentVolumeClaim {
+func (p *prospect) claim(name types.NamespacedName) *corev1.PersistentVolumeClaim {
 	c := p.shelves.claim(name)
 	if c == nil || c.Spec.VolumeName != "" {
 		return c
@@ -100,7 +100,7 @@ func (p prospect) claim(name types.NamespacedName) *corev1.PersistentVolumeClaim
 }
 
 // offers has volumes that an errand is about to give to a claim for that one alone.
-func (p prospect) offers(class string, claim *corev1.PersistentVolumeClaim) []*corev1.PersistentVolume {
+func (p *prospect) offers(class string, claim *corev1.PersistentVolumeClaim) []*corev1.PersistentVolume {
 	offers := p.list(freeOf(class))
 	n := 0
 	for _, v := range offers {
@@ -144,11 +144,16 @@ func (e *errand) given(v *corev1.PersistentVolume) (*corev1.PersistentVolume, er
 	return nil, nil
 }
 
-// claimChanged goes on with errands that wait for a claim, and looks again at the pods without a node that have it.
-func (b *Binder) claimChanged(old, claim *corev1.PersistentVolumeClaim) {
-	for _, uid := range b.errands.about(ofClaim(claim)) {
+// goOn has the errands of pods looked at.
+func (b *Binder) goOn(uids []types.UID) {
+	for _, uid := range uids {
 		b.toDo.Add(uid)
 	}
+}
+
+// claimChanged goes on with errands that wait for a claim, and looks again at the pods without a node that have it.
+func (b *Binder) claimChanged(old, claim *corev1.PersistentVolumeClaim) {
+	b.goOn(b.errands.about(ofClaim(claim)))
 	if old != nil && old.UID == claim.UID && old.Status.Phase == claim.Status.Phase && (old.DeletionTimestamp == nil) == (claim.DeletionTimestamp == nil) &&
 		maps.Equal(old.Annotations, claim.Annotations) && apiequality.Semantic.DeepEqual(old.Spec, claim.Spec) &&
 		apiequality.Semantic.DeepEqual(old.OwnerReferences, claim.OwnerReferences) {
@@ -172,13 +177,9 @@ func (b *Binder) volumeChanged(old, v *corev1.PersistentVolume) {
 
 // volumeGone goes on with errands that have to do with a volume. That it is gone helps nobody else to a node.
 func (b *Binder) volumeGone(v *corev1.PersistentVolume) {
-	for _, uid := range b.errands.about(ofVolume(v.Name)) {
-		b.toDo.Add(uid)
-	}
+	b.goOn(b.errands.about(ofVolume(v.Name)))
 	if c := v.Spec.ClaimRef; c != nil {
-		for _, uid := range b.errands.about(object{c.Namespace, c.Name}) {
-			b.toDo.Add(uid)
-		}
+		b.goOn(b.errands.about(object{c.Namespace, c.Name}))
 	}
 }
 

@@ -341,25 +341,3 @@ func TestWhoWaitsForAClaimIsNotInLine(t *testing.T) {
 		t.Errorf("it has no node: %v", lacks)
 	}
 }
-
-// BenchmarkBoundClaim is what a claim that is bound adds to a decision, on a node with many.
-func BenchmarkBoundClaim(b *testing.B) {
-	var volumes []*corev1.PersistentVolume
-	for i := range 1000 {
-		volumes = append(volumes, stored(fmt.Sprint("v", i), heldBy(fmt.Sprint("c", i)), thereOn("n")))
-	}
-	slices.Reverse(volumes)
-	in := cluster{places: []place{at("n")}, storage: &stock{
-		claims: []*corev1.PersistentVolumeClaim{claimed("c", boundTo("v999"))}, volumes: volumes,
-	}}
-	in.places[0].node.Labels[corev1.LabelHostname] = "n"
-	for name, pod := range map[string]*corev1.Pod{"none": having(), "one": having("c")} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				if node, lacks := choose(pod, in, nil); node == "" {
-					b.Fatal(lacks)
-				}
-			}
-		})
-	}
-}

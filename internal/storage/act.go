@@ -2,7 +2,9 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +25,9 @@ func (p *Provisioner) act(ctx context.Context, name string, s plan.Seen, d plan.
 	case plan.Make:
 		return p.provision(ctx, s, d)
 	case plan.Confirm:
+		if err := p.attach(ctx, *s.Record); err != nil {
+			return err
+		}
 		return p.ready(*s.Record)
 	case plan.Refuse:
 		p.tell(name, s.Claim, "ProvisioningFailed", failed(s, d.Why))
@@ -74,6 +79,10 @@ func (p *Provisioner) make(ctx context.Context, s plan.Seen, d plan.Decision) er
 		if r.Hold, err = p.holders.Choose(d.Isolation, r.Block); err != nil {
 			return err
 		}
+		r.Size = max(r.Size, p.holders.Least(r.Hold, r.Block))
+		if r.Hold == plan.Project {
+			r.QuotaID = p.store.NewQuotaID(p.holders.Free)
+		}
 		p.events.Eventf(s.Claim, corev1.EventTypeNormal, "Provisioning", "External provisioner is provisioning volume for claim %q", r.Claim)
 	}
 	if s.Record == nil || *s.Record != r {
@@ -104,7 +113,7 @@ func (p *Provisioner) make(ctx context.Context, s plan.Seen, d plan.Decision) er
 	p.forget(r.Name)
 	p.events.Eventf(s.Claim, corev1.EventTypeNormal, "ProvisioningSucceeded", "Successfully provisioned volume %s", r.Name)
 	if r.Hold == plan.Nothing {
-		p.events.Eventf(s.Claim, corev1.EventTypeWarning, "SizeNotHeld", "Nothing keeps volume %s to its %s: %s", r.Name, size(r.Size), p.holders.Why(d.Isolation))
+		p.events.Eventf(s.Claim, corev1.EventTypeNormal, "SizeNotHeld", "Nothing keeps volume %s to its %s: %s", r.Name, size(r.Size), p.holders.Why(d.Isolation))
 	}
 	return nil
 }
@@ -229,6 +238,9 @@ func (p *Provisioner) discard(ctx context.Context, r plan.Record) error {
 	if err := failpoint.Around("storage/detach", func() error { return h.Detach(ctx, p.of(r)) }); err != nil {
 		return err
 	}
+	if err := failpoint.Around("storage/discard", func() error { return h.Discard(ctx, p.of(r)) }); err != nil {
+		return err
+	}
 	if err := failpoint.Around("storage/throw", func() error { return p.store.Throw(ctx, r.Name) }); err != nil {
 		return err
 	}
@@ -254,13 +266,16 @@ func (p *Provisioner) letGo(ctx context.Context, name string) error {
 
 // undo removes a directory that was begun, if nobody has written to it.
 func (p *Provisioner) undo(ctx context.Context, name string) error {
-	empty, err := p.store.Empty(name)
-	if err != nil {
-		return err
-	}
 	r, ok := p.store.Get(name)
 	if !ok {
 		return nil
+	}
+	if err := p.attach(ctx, r); err != nil && !errors.Is(err, fs.ErrNotExist) { // so that what is in it is seen
+		return err
+	}
+	empty, err := p.store.Empty(name)
+	if err != nil {
+		return err
 	}
 	if !empty {
 		p.log.ErrorContext(ctx, "a volume that was begun has files in it and no PersistentVolume; it stays", "directory", p.store.Path(name), "claim", r.Claim.String())

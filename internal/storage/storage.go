@@ -135,7 +135,7 @@ func (p *Provisioner) Detach(ctx context.Context) error {
 
 // of is a volume as those see it who hold its size.
 func (p *Provisioner) of(r plan.Record) hold.Volume {
-	return hold.Volume{Dir: p.store.Path(r.Name), Data: p.store.Data(r.Name), Size: r.Size, Block: r.Block}
+	return hold.Volume{Dir: p.store.Path(r.Name), Data: p.store.Data(r.Name), Size: r.Size, Block: r.Block, QuotaID: r.QuotaID}
 }
 
 // Run makes and removes volumes until ctx ends, which is no error. It is called once. kube reaches the API server.

@@ -1,6 +1,9 @@
 // Package hold makes what pods get of a volume, so that it holds as much as the volume's size says, and says how much is used. Each way of it is a Holder:
 //
 //	plain    a directory, whose size nothing holds
+//	project  a directory that is a project of ext4 or xfs, with a quota
+//	qgroup   a subvolume of btrfs, with a quota
+//	image    a file of the size, with a file system in it or as a block device
 package hold
 
 import (
@@ -26,6 +29,8 @@ type Volume struct {
 	Size int64
 	// Block: Data is a block device.
 	Block bool
+	// QuotaID is the project's, of volumes that are projects.
+	QuotaID uint32
 }
 
 // Usage is how much of a volume is used, in bytes.
@@ -40,8 +45,10 @@ type Holder interface {
 	Attach(ctx context.Context, v Volume) error
 	// Resize raises what the volume holds to its Size, while pods have it.
 	Resize(ctx context.Context, v Volume) error
-	// Detach takes away what keeps the directory from being removed, and all that would outlive it. Nobody has the volume any more.
+	// Detach takes off the machine what the volume has there beside its files, which all stay. Nobody has the volume any more.
 	Detach(ctx context.Context, v Volume) error
+	// Discard removes what would outlive the volume's directory, or keep it from being removed, after Detach: all that is in the volume goes.
+	Discard(ctx context.Context, v Volume) error
 	// Usage says how full it is; errdefs.ErrNotImplemented: that takes a walk over all of its files.
 	Usage(v Volume) (Usage, error)
 }
@@ -60,21 +67,59 @@ func New(dir string) *Holders { return &Holders{dir: dir} }
 
 // Choose says what holds the size of a new volume.
 func (h *Holders) Choose(want plan.Isolation, block bool) (plan.Hold, error) {
-	switch {
-	case block || want == plan.Image:
-		return "", fmt.Errorf("images are not made by this version: %w", errdefs.ErrNotImplemented)
+	if block || want == plan.Image {
+		return plan.File, image{}.tools(block)
+	}
+	if want == plan.Unlimited {
+		return plan.Nothing, nil
+	}
+	switch dir := h.there(); {
+	case hasProjects(dir):
+		return plan.Project, nil
+	case hasQgroups(dir):
+		return plan.Qgroup, nil
 	case want == plan.Quota:
-		return "", fmt.Errorf("the file system of %s has no quotas that are switched on; name a directory of one that has with storage.directory, or use a class with isolation: image", h.dir)
+		return "", fmt.Errorf("the file system of %s has no quotas that are switched on: switch them on (STORAGE.md says how), or use a class with isolation: image", h.dir)
 	}
 	return plan.Nothing, nil
 }
 
+// Least is the smallest size that a volume can have.
+func (h *Holders) Least(kind plan.Hold, block bool) int64 {
+	if kind == plan.File && !block {
+		return leastImage
+	}
+	return 0
+}
+
+// Free says whether no file is of a project yet, so that a new volume may be it.
+func (h *Holders) Free(quotaID uint32) bool { return projectFree(h.there(), quotaID) }
+
 // Of is what holds in one way.
 func (h *Holders) Of(kind plan.Hold) (Holder, error) {
-	if kind == plan.Nothing {
+	switch kind {
+	case plan.Nothing:
 		return plain{}, nil
+	case plan.Project:
+		return project{}, nil
+	case plan.Qgroup:
+		return qgroup{}, nil
+	case plan.File:
+		return image{}, nil
 	}
 	return nil, fmt.Errorf("volumes whose size is held by %s are not known here: %w", kind, errdefs.ErrNotImplemented)
+}
+
+// there is the directory of the volumes, or the nearest one above it that is there.
+func (h *Holders) there() string {
+	dir := h.dir
+	for dir != "/" {
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return dir
 }
 
 // Why says why nothing holds the size of a volume.
@@ -85,19 +130,13 @@ func (h *Holders) Why(want plan.Isolation) string {
 	return fmt.Sprintf("the file system of %s has no quotas that are switched on, and its class does not have isolation: image", h.dir)
 }
 
-// Room is what the file system of a directory has, in bytes. A directory that is not there yet has that of the one it will be in.
+// Room is what the file system of the directory has, in bytes.
 func (h *Holders) Room() (free, total int64, err error) {
-	for dir := h.dir; ; dir = filepath.Dir(dir) {
-		var st unix.Statfs_t
-		err := unix.Statfs(dir, &st)
-		if errors.Is(err, unix.ENOENT) && dir != "/" {
-			continue
-		}
-		if err != nil {
-			return 0, 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
-		}
-		return int64(st.Bavail) * st.Bsize, int64(st.Blocks) * st.Bsize, nil
+	var st unix.Statfs_t
+	if err := unix.Statfs(h.there(), &st); err != nil {
+		return 0, 0, &os.PathError{Op: "statfs", Path: h.there(), Err: err}
 	}
+	return int64(st.Bavail) * st.Bsize, int64(st.Blocks) * st.Bsize, nil
 }
 
 // plain holds nothing.
@@ -118,8 +157,9 @@ func (plain) Attach(_ context.Context, v Volume) error {
 	return err
 }
 
-func (plain) Resize(context.Context, Volume) error { return nil }
-func (plain) Detach(context.Context, Volume) error { return nil }
+func (plain) Resize(context.Context, Volume) error  { return nil }
+func (plain) Detach(context.Context, Volume) error  { return nil }
+func (plain) Discard(context.Context, Volume) error { return nil }
 
 func (plain) Usage(v Volume) (Usage, error) {
 	return Usage{Size: v.Size}, fmt.Errorf("use of a directory without a quota: %w", errdefs.ErrNotImplemented)

@@ -39,6 +39,23 @@ type Store struct {
 	all  map[string]plan.Record
 	odd  map[string]error // directories whose record cannot be read, by name
 	made bool             // dir is there
+	last uint32           // the newest quota ID
+}
+
+// firstQuotaID is where the IDs of volumes' projects begin: those of people, and of agents for pods' own directories, are small.
+const firstQuotaID = 0x6d700000
+
+// NewQuotaID returns the ID of a project that no volume has, and of which free says that nobody else has it either.
+func (s *Store) NewQuotaID(free func(uint32) bool) uint32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = max(s.last, firstQuotaID)
+	for _, r := range s.all {
+		s.last = max(s.last, r.QuotaID)
+	}
+	for s.last++; !free(s.last); s.last++ { // there are more than disks have room for
+	}
+	return s.last
 }
 
 // Open reads the records of a directory, which need not be there yet. It changes nothing.

@@ -17,6 +17,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/deployment"
 	"monopod.dev/monopod/internal/controllers/disruption"
 	"monopod.dev/monopod/internal/controllers/endpoints"
+	"monopod.dev/monopod/internal/controllers/ephemeralvolume"
 	"monopod.dev/monopod/internal/controllers/garbage"
 	"monopod.dev/monopod/internal/controllers/ingresses"
 	"monopod.dev/monopod/internal/controllers/job"
@@ -87,6 +88,11 @@ func ofVolumes() map[string]factory {
 		catalog.ClaimProtection: func(s *shared, log *slog.Logger) (runner, error) {
 			return volumeprotection.NewClaims(volumeprotection.ClaimsConfig{
 				Client: s.client, Claims: s.informers.Core().V1().PersistentVolumeClaims(), Pods: s.informers.Core().V1().Pods(), Log: log,
+			})
+		},
+		catalog.EphemeralVolume: func(s *shared, log *slog.Logger) (runner, error) {
+			return ephemeralvolume.New(ephemeralvolume.Config{
+				Client: s.client, Pods: s.informers.Core().V1().Pods(), Claims: s.informers.Core().V1().PersistentVolumeClaims(), Events: s.recorder("ephemeral_volume"), Log: log,
 			})
 		},
 		catalog.VolumeProtection: func(s *shared, log *slog.Logger) (runner, error) {
@@ -163,7 +169,7 @@ func ofWorkloads() map[string]factory {
 			apps := s.informers.Apps().V1()
 			return statefulset.New(statefulset.Config{
 				Client: s.client, Sets: apps.StatefulSets(), Pods: s.informers.Core().V1().Pods(), Revisions: apps.ControllerRevisions(),
-				Events: s.recorder("statefulset-controller"), Pace: s.pace, Log: log,
+				Claims: s.informers.Core().V1().PersistentVolumeClaims(), Events: s.recorder("statefulset-controller"), Pace: s.pace, Log: log,
 			})
 		},
 		catalog.DaemonSet: func(s *shared, log *slog.Logger) (runner, error) {

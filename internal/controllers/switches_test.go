@@ -450,6 +450,18 @@ func (w *tasks) ofVolumes() map[string]task {
 			_, err := claims.Get(ctx, "goes", metav1.GetOptions{})
 			return gone(err)
 		}},
+		catalog.EphemeralVolume: {func() error {
+			return w.pod("brings", func(p *corev1.PodSpec) {
+				p.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
+					VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: corev1.PersistentVolumeClaimSpec{
+						AccessModes: modes, Resources: corev1.VolumeResourceRequirements{Requests: size},
+					}},
+				}}}}
+			})
+		}, func(ctx context.Context) (bool, error) {
+			absent, err := func() (bool, error) { _, err := claims.Get(ctx, "brings-v", metav1.GetOptions{}); return gone(err) }()
+			return !absent && err == nil, err
+		}},
 		catalog.VolumeProtection: {func() error {
 			_, err := volumes.Create(ctx, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "goes"}, Spec: corev1.PersistentVolumeSpec{
 				AccessModes: modes, Capacity: size, PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv"}},

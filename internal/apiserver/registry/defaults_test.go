@@ -69,6 +69,9 @@ func TestDefaultsOfWorkloads(t *testing.T) {
 		"controller that says":  {rc, "spec: {replicas: 0, selector: {c: d}, " + made + "}", "{replicas: 0, selector: {c: d}}"},
 		"stateful set": {sts, "spec: {" + made + "}", "{replicas: 1, selector: null, serviceName: '', podManagementPolicy: OrderedReady, revisionHistoryLimit: 10, " +
 			"updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 0, maxUnavailable: 1}}, persistentVolumeClaimRetentionPolicy: {whenDeleted: Retain, whenScaled: Retain}}"},
+		"stateful set of claims": {sts, "spec: {volumeClaimTemplates: [{metadata: {name: data}, spec: {resources: {requests: {storage: 1.0000001Gi}}}}], " + made + "}", "{replicas: 1, selector: null, serviceName: '', podManagementPolicy: OrderedReady, revisionHistoryLimit: 10, " +
+			"updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 0, maxUnavailable: 1}}, persistentVolumeClaimRetentionPolicy: {whenDeleted: Retain, whenScaled: Retain}, " +
+			"volumeClaimTemplates: [{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {volumeMode: Filesystem, resources: {requests: {storage: '1073741931375m'}}}, status: {phase: Pending}}]}"},
 		// A strategy that is named is not filled in.
 		"stateful set that says": {sts, "spec: {updateStrategy: {type: RollingUpdate}, persistentVolumeClaimRetentionPolicy: {whenScaled: Delete}, " + made + "}",
 			"{replicas: 1, selector: null, serviceName: '', podManagementPolicy: OrderedReady, revisionHistoryLimit: 10, updateStrategy: {type: RollingUpdate}, " +

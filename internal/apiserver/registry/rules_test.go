@@ -97,6 +97,11 @@ func TestRules(t *testing.T) {
 	// with is the specification of a workload with more fields than it must have, of the ways to give them.
 	const selector, made = "selector: {matchLabels: {a: b}}", "template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}"
 	with := func(more string) string { return "spec: {" + selector + ", " + made + more + "}" }
+	// claiming is a workload with a claim data, of which its container has more.
+	claiming := func(more, claim string) string {
+		set := with(", volumeClaimTemplates: [{metadata: {name: data}, spec: {resources: {requests: {storage: 1Gi}}, " + claim + "}}]")
+		return strings.Replace(set, "image: i", "image: i"+more, 1)
+	}
 	for name, tc := range map[string]ruleCase{
 		"class":                      {class, "value: 5", "", ""},
 		"class, negative":            {class, "value: -5", "", ""},
@@ -253,7 +258,13 @@ func TestRules(t *testing.T) {
 		"stateful set, service changes": {sts, with(", serviceName: b"), with(", serviceName: a"), "spec: Forbidden: updates to statefulset spec for fields other than"},
 		"stateful set, all that may change": {sts, with(", replicas: 3, updateStrategy: {type: OnDelete}, revisionHistoryLimit: 1, minReadySeconds: 1, persistentVolumeClaimRetentionPolicy: {whenScaled: Delete}, ordinals: {start: 5}"),
 			strings.Replace(with(""), "image: i", "image: j", 1), ""},
-		"stateful set of claims":          {sts, strings.Replace(with(", volumeClaimTemplates: [{metadata: {name: data}}]"), "image: i", "image: i, volumeMounts: [{name: data, mountPath: /data}]", 1), "", "spec.volumeClaimTemplates: Forbidden: not supported by Monopod yet: there are no PersistentVolumeClaims; give the template a volume of another kind"},
+		"stateful set of claims":          {sts, claiming(", volumeMounts: [{name: data, mountPath: /data}]", "accessModes: [ReadWriteOnce]"), "", ""},
+		"stateful set of devices":         {sts, claiming(", volumeDevices: [{name: data, devicePath: /dev/data}]", "accessModes: [ReadWriteOnce], volumeMode: Block"), "", ""},
+		"stateful set, claim's mode":      {sts, claiming("", "accessModes: []"), "", "spec.volumeClaimTemplates[0].spec.accessModes: Required value: at least 1 access mode is required"},
+		"stateful set, claim's source":    {sts, claiming("", "accessModes: [ReadWriteOnce], dataSourceRef: {kind: PersistentVolumeClaim, name: d, namespace: ns}"), "", "spec.volumeClaimTemplates[0].spec.dataSourceRef.namespace: Forbidden: not supported by Monopod yet"},
+		"stateful set, claim's name":      {sts, strings.Replace(claiming("", "accessModes: [ReadWriteOnce]"), "name: data", "name: A_B", 1), "", "spec.template.spec.volumes[0].name: Invalid value"},
+		"stateful set, claims change":     {sts, claiming("", "accessModes: [ReadWriteOnce]"), claiming("", "accessModes: [ReadOnlyMany]"), "spec: Forbidden: updates to statefulset spec for fields other than"},
+		"stateful set, claims stay":       {sts, strings.Replace(claiming("", ""), "image: i", "image: j", 1), claiming("", ""), ""},
 		"stateful set, policy":            {sts, with(", podManagementPolicy: Some"), "", `spec.podManagementPolicy: Invalid value: "Some": must be 'OrderedReady' or 'Parallel'`},
 		"stateful set, strategy":          {sts, with(", updateStrategy: {type: Some}"), "", "spec.updateStrategy: Invalid value"},
 		"stateful set, on delete, rolled": {sts, with(", updateStrategy: {type: OnDelete, rollingUpdate: {partition: 1}}"), "", "spec.updateStrategy.rollingUpdate: Invalid value"},

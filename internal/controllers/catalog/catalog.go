@@ -61,6 +61,8 @@ const (
 	// ClaimProtection keeps claims while pods have them, and VolumeProtection volumes while they are bound.
 	ClaimProtection  = "pvc-protection"
 	VolumeProtection = "pv-protection"
+	// EphemeralVolume makes the claims that pods bring along.
+	EphemeralVolume = "ephemeral-volume"
 	// IngressClass tells of ingresses that no controller can take.
 	IngressClass = "ingress-class"
 )
@@ -114,6 +116,7 @@ func All() []Controller {
 		{Name: VolumeBinding, Roles: []string{role + "persistent-volume-binder"}},
 		{Name: ClaimProtection, Roles: []string{role + "pvc-protection-controller"}},
 		{Name: VolumeProtection, Roles: []string{role + "pv-protection-controller"}},
+		{Name: EphemeralVolume, Roles: []string{role + "ephemeral-volume-controller"}},
 		{Name: IngressClass, Rights: []Right{{"list watch", "networking.k8s.io", "ingresses ingressclasses"}}},
 	}
 }

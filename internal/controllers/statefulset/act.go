@@ -41,6 +41,16 @@ func (c *Controller) act(ctx context.Context, set *appsv1.StatefulSet, plan Plan
 
 // change makes, changes and deletes pods as planned, each after its claims.
 func (c *Controller) change(ctx context.Context, set *appsv1.StatefulSet, plan Plan) error {
+	for _, one := range plan.Own {
+		if err := c.own(ctx, set, one); err != nil {
+			return err
+		}
+	}
+	for _, pod := range plan.Supply {
+		if err := c.makeClaims(ctx, set, pod); err != nil {
+			return err
+		}
+	}
 	for _, pod := range plan.Identify {
 		if err := c.identify(ctx, set, pod); err != nil {
 			return err
@@ -54,6 +64,7 @@ func (c *Controller) change(ctx context.Context, set *appsv1.StatefulSet, plan P
 			return err
 		}
 		if err := c.makeClaims(ctx, set, plan.Create[i]); err != nil {
+			c.told(set, plan.Create[i], owned.Created, err)
 			return err
 		}
 		if err := c.control.Create(ctx, set, plan.Create[i]); err != nil {

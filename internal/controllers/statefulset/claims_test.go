@@ -2,6 +2,7 @@ package statefulset
 
 import (
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	kubetesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
@@ -54,7 +56,12 @@ func TestMakeClaims(t *testing.T) {
 	set := claiming()
 	there := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data-web-0", Annotations: map[string]string{"is": "old"}}}
 	kube, events := fake.NewClientset(there), record.NewFakeRecorder(10)
-	c := &Controller{config: Config{Client: kube, Events: events}}
+	known := informers.NewSharedInformerFactory(kube, 0)
+	c, err := New(Config{Client: kube, Events: events, Sets: known.Apps().V1().StatefulSets(), Pods: known.Core().V1().Pods(),
+		Revisions: known.Apps().V1().ControllerRevisions(), Claims: known.Core().V1().PersistentVolumeClaims(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := c.makeClaims(t.Context(), set, newPod(set, &set.Spec.Template, "r", 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -85,8 +92,11 @@ func TestMakeClaims(t *testing.T) {
 	if err := kube.Tracker().Add(going); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.makeClaims(t.Context(), set, newPod(set, &set.Spec.Template, "r", 1)); err == nil || !strings.Contains(err.Error(), "data-web-1 is being deleted") {
+	if err := c.makeClaims(t.Context(), set, newPod(set, &set.Spec.Template, "r", 1)); err == nil || !strings.Contains(err.Error(), "pvc data-web-1 is being deleted") {
 		t.Errorf("with a claim that is being deleted: %v", err)
+	}
+	if told := <-events.Events; told != "Normal SuccessfulCreate create Claim log-web-1 Pod web-1 in StatefulSet web success" {
+		t.Errorf("told %q", told)
 	}
 
 	kube.PrependReactor("create", "persistentvolumeclaims", func(kubetesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no room") })

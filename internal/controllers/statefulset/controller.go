@@ -31,10 +31,11 @@ const (
 // Config is what a Controller needs.
 type Config struct {
 	Client kubernetes.Interface
-	// Sets, Pods and Revisions are watched by others, too; who made the Controller starts them.
+	// Sets, Pods, Revisions and Claims are watched by others, too; who made the Controller starts them.
 	Sets      appsinformers.StatefulSetInformer
 	Pods      coreinformers.PodInformer
 	Revisions appsinformers.ControllerRevisionInformer
+	Claims    coreinformers.PersistentVolumeClaimInformer
 	Events    record.EventRecorder
 	// Pace is that of all controllers that make pods; nil: as fast as they can be made.
 	Pace *owned.Pace
@@ -48,12 +49,15 @@ type Controller struct {
 	loop    *workload.Loop[*appsv1.StatefulSet]
 	history revisions.Keeper
 	control owned.Pods
+	// claims are those of all namespaces, and claimed says that they are known.
+	claims  cache.SharedIndexInformer
+	claimed cache.DoneChecker
 	now     func() time.Time
 }
 
 // New returns a Controller that does nothing until it is run.
 func New(config Config) (c *Controller, err error) {
-	c = &Controller{config: config, pods: config.Pods.Informer(), now: time.Now}
+	c = &Controller{config: config, pods: config.Pods.Informer(), claims: config.Claims.Informer(), now: time.Now}
 	history := config.Revisions.Informer()
 	c.loop, err = workload.New(workload.Config[*appsv1.StatefulSet]{
 		Kind: kind, Owners: config.Sets.Informer(), Dependents: []cache.SharedIndexInformer{c.pods, history},
@@ -63,13 +67,18 @@ func New(config Config) (c *Controller, err error) {
 	if err != nil {
 		return nil, err
 	}
+	claims, err := c.claims.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: c.claimGone})
+	if err != nil {
+		return nil, fmt.Errorf("watch claims: %w", err)
+	}
+	c.claimed = claims.HasSyncedChecker()
 	c.history = revisions.Keeper{Client: config.Client, Revisions: history, Unseen: &c.loop.Unseen, Failpoints: failpoints}
 	c.control = owned.Pods{Client: config.Client, Kind: kind, Events: config.Events, Cache: c.pods.GetIndexer(), Unseen: &c.loop.Unseen, Tell: c.told}
 	return c, nil
 }
 
 // Run works until ctx ends, which is no error. A Controller is run once.
-func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
+func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx, c.claimed) }
 
 // sync does what is to be done for a set now.
 func (c *Controller) sync(ctx context.Context, set *appsv1.StatefulSet) (again time.Duration, err error) {
@@ -96,7 +105,7 @@ func (c *Controller) sync(ctx context.Context, set *appsv1.StatefulSet) (again t
 	if err != nil {
 		return 0, err
 	}
-	plan, err := Decide(State{Set: set, Pods: pods, Revisions: history, Now: c.now()})
+	plan, err := Decide(State{Set: set, Pods: pods, Revisions: history, Claim: func(name string) *corev1.PersistentVolumeClaim { return c.claim(set, name) }, Now: c.now()})
 	if err != nil {
 		return 0, err
 	}

@@ -25,13 +25,19 @@ type State struct {
 	Pods []*corev1.Pod
 	// Revisions are its revisions.
 	Revisions []*appsv1.ControllerRevision
-	Now       time.Time
+	// Claim is a claim of its namespace; nil: there is none of the name.
+	Claim func(name string) *corev1.PersistentVolumeClaim
+	Now   time.Time
 }
 
 // Plan is what is to be done for a stateful set, in this order.
 type Plan struct {
 	// Revision is what is to be done about the history.
 	Revision revisions.Plan
+	// Own are claims as they are to be, which have other owners than the policy wants.
+	Own []Ownership
+	// Supply are pods that wait for claims which are not there.
+	Supply []*corev1.Pod
 	// Identify are pods as they are to be, which have lost the labels of their names.
 	Identify []*corev1.Pod
 	// Replace are pods that have ended: who goes makes room for another one of its name.
@@ -60,6 +66,7 @@ func Decide(s State) (Plan, error) {
 		return Plan{}, err
 	}
 	r.sort()
+	r.own()
 	if r.keep() && r.shrink() {
 		r.roll()
 	}
@@ -149,10 +156,13 @@ func (r *round) keep() bool {
 	return r.fill(next, r.wanted())
 }
 
-// fill makes the pods of the places from one up to, and without, another one, as far as there is room in a round. false: nothing else is done in it.
+// fill makes the pods of the places from one up to, and without, another one, as far as there is room in a round, but for those whose claims are to go first.
+// false: nothing else is done in it.
 func (r *round) fill(from, to int) bool {
 	for place := from; place < to && len(r.plan.Create) < burst; place++ {
-		r.plan.Create = append(r.plan.Create, r.pod(first(r.Set)+place))
+		if !r.leftBehind(first(r.Set) + place) {
+			r.plan.Create = append(r.plan.Create, r.pod(first(r.Set)+place))
+		}
 		if r.ordered() {
 			return false
 		}

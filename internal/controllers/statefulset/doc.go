@@ -6,5 +6,5 @@
 //
 // It is upstream's in what it does, in its labels, status, reasons and events; so either can take over what the other one has begun. But for this: with
 // OrderedReady upstream's waits for a pod of a broken template also when the set has a better one by then, until somebody deletes the pod. Here it is made anew
-// with what the set has now. Of claims see claims.go: they are made, and always kept.
+// with what the set has now.
 package statefulset

@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -372,4 +373,79 @@ func watchOrder(t *testing.T, events watch.Interface) {
 			}
 		}
 	}
+}
+
+// claims are those of a set with the kinds of their owners, by their names.
+func (w *world) claims(app string) string {
+	w.Helper()
+	list, err := w.Client.CoreV1().PersistentVolumeClaims(w.namespace).List(w.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
+	if err != nil {
+		w.Fatal(err)
+	}
+	var all []string
+	for i := range list.Items {
+		said := list.Items[i].Name
+		for _, owner := range list.Items[i].OwnerReferences {
+			said += ":" + owner.Kind
+		}
+		all = append(all, said)
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+func (w *world) awaitClaims(app, want string) {
+	w.Helper()
+	w.AwaitChange(func(context.Context) bool { return w.claims(app) == want },
+		func() string { return fmt.Sprintf("claims %q, want %q", w.claims(app), want) }, corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"), w.namespace)
+}
+
+// TestClaimsOfMembers: members find their claims again, whose owners follow the policy, and they go when it says so and not before.
+func TestClaimsOfMembers(t *testing.T) {
+	w := newWorld(t)
+	w.Agent(all)
+	w.Control(append(ours, catalog.GarbageCollector, catalog.ClaimProtection)...)
+	set := w.set("web", 3, "one", func(set *appsv1.StatefulSet) {
+		set.Spec.Template.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+		set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
+		}}}
+	})
+	if c := set.Spec.VolumeClaimTemplates[0]; c.Status.Phase != corev1.ClaimPending || c.Spec.VolumeMode == nil {
+		t.Errorf("the template is %+v", c)
+	}
+	w.rolled("web")
+	w.awaitClaims("web", "data-web-0 data-web-1 data-web-2")
+	pod, err := w.Client.CoreV1().Pods(w.namespace).Get(t.Context(), "web-1", metav1.GetOptions{})
+	if err != nil || pod.Spec.Volumes[0].PersistentVolumeClaim == nil || pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "data-web-1" {
+		t.Fatalf("pod %+v, %v", pod.Spec.Volumes, err)
+	}
+	w.patch("web", `{"spec":{"replicas":1}}`)
+	w.rolled("web")
+	w.expect("web", "web-0:one")
+	w.awaitClaims("web", "data-web-0 data-web-1 data-web-2")
+
+	w.patch("web", `{"spec":{"replicas":2,"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Delete","whenDeleted":"Delete"}}}`)
+	w.rolled("web")
+	w.awaitClaims("web", "data-web-0:StatefulSet data-web-1:StatefulSet data-web-2")
+	before, err := w.Client.CoreV1().PersistentVolumeClaims(w.namespace).Get(t.Context(), "data-web-1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.image("web", "two") // members are made anew, and have what they had
+	w.rolled("web")
+	if after, err := w.Client.CoreV1().PersistentVolumeClaims(w.namespace).Get(t.Context(), "data-web-1", metav1.GetOptions{}); err != nil || after.UID != before.UID {
+		t.Errorf("the claim of before is %v, %v", after, err)
+	}
+	w.patch("web", `{"spec":{"replicas":1}}`)
+	w.rolled("web")
+	w.awaitClaims("web", "data-web-0:StatefulSet data-web-2")
+	w.patch("web", `{"spec":{"replicas":2}}`)
+	w.rolled("web")
+	w.awaitClaims("web", "data-web-0:StatefulSet data-web-1:StatefulSet data-web-2")
+	if err := w.Client.AppsV1().StatefulSets(w.namespace).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitClaims("web", "data-web-2")
 }

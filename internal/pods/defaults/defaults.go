@@ -144,7 +144,12 @@ var volumeDefaults = map[pods.VolumeKind]func(s *corev1.VolumeSource){
 		setDownwardDefaults(s.DownwardAPI.Items)
 	},
 	pods.ProjectedVolume: func(s *corev1.VolumeSource) { setProjectedDefaults(s.Projected) },
-	pods.ImageVolume:     func(s *corev1.VolumeSource) { setDefault(&s.Image.PullPolicy, pullPolicyFor(s.Image.Reference)) },
+	pods.EphemeralVolume: func(s *corev1.VolumeSource) {
+		if template := s.Ephemeral.VolumeClaimTemplate; template != nil {
+			ClaimSpec(&template.Spec)
+		}
+	},
+	pods.ImageVolume: func(s *corev1.VolumeSource) { setDefault(&s.Image.PullPolicy, pullPolicyFor(s.Image.Reference)) },
 }
 
 func setVolumeDefaults(v *corev1.Volume) {

@@ -12,7 +12,7 @@ type rows = map[string]row
 // table has the rows of every struct, by the names of its fields.
 var table = func() map[reflect.Type]rows {
 	all := map[reflect.Type]rows{}
-	for _, part := range []map[reflect.Type]rows{podRows(), schedulingRows(), containerRows(), ephemeralRows(), actionRows(), volumeRows(), securityRows()} {
+	for _, part := range []map[reflect.Type]rows{podRows(), schedulingRows(), containerRows(), ephemeralRows(), actionRows(), volumeRows(), claimRows(), securityRows()} {
 		maps.Copy(all, part)
 	}
 	return all
@@ -163,19 +163,18 @@ func actionRows() map[reflect.Type]rows {
 }
 
 func volumeRows() map[reflect.Type]rows {
-	sources := all("HostPath", "EmptyDir", "Secret", "ConfigMap", "Image", "DownwardAPI", "Projected", "PersistentVolumeClaim")
+	sources := all("HostPath", "EmptyDir", "Secret", "ConfigMap", "Image", "DownwardAPI", "Projected", "PersistentVolumeClaim", "Ephemeral")
 	for _, name := range []string{
 		"GCEPersistentDisk", "AWSElasticBlockStore", "GitRepo", "NFS", "ISCSI", "Glusterfs", "RBD", "FlexVolume", "Cinder", "CephFS",
-		"Flocker", "FC", "AzureFile", "VsphereVolume", "Quobyte", "AzureDisk", "PhotonPersistentDisk", "PortworxVolume", "ScaleIO", "StorageOS", "CSI", "Ephemeral",
+		"Flocker", "FC", "AzureFile", "VsphereVolume", "Quobyte", "AzureDisk", "PhotonPersistentDisk", "PortworxVolume", "ScaleIO", "StorageOS", "CSI",
 	} {
 		sources[name] = refused
 	}
 	return map[reflect.Type]rows{
-		reflect.TypeFor[v1.Volume]():                            all("Name", "VolumeSource"),
-		reflect.TypeFor[v1.VolumeSource]():                      sources,
-		reflect.TypeFor[v1.HostPathVolumeSource]():              all("Path", "Type"),
-		reflect.TypeFor[v1.ImageVolumeSource]():                 all("Reference", "PullPolicy"),
-		reflect.TypeFor[v1.PersistentVolumeClaimVolumeSource](): all("ClaimName", "ReadOnly"),
+		reflect.TypeFor[v1.Volume]():               all("Name", "VolumeSource"),
+		reflect.TypeFor[v1.VolumeSource]():         sources,
+		reflect.TypeFor[v1.HostPathVolumeSource](): all("Path", "Type"),
+		reflect.TypeFor[v1.ImageVolumeSource]():    all("Reference", "PullPolicy"),
 		reflect.TypeFor[v1.EmptyDirVolumeSource](): rowsOf(all("SizeLimit")).with(rows{
 			"Medium": {Agent: unless(values(v1.StorageMediumDefault, v1.StorageMediumMemory))}, // the server's validation says which there are
 			"Mode":   refused,
@@ -191,6 +190,20 @@ func volumeRows() map[reflect.Type]rows {
 		reflect.TypeFor[v1.SecretProjection]():              all("LocalObjectReference", "Items", "Optional"),
 		reflect.TypeFor[v1.DownwardAPIProjection]():         all("Items"),
 		reflect.TypeFor[v1.ServiceAccountTokenProjection](): rowsOf(all("Audience", "ExpirationSeconds", "Path")).with(rows{"User": refused}),
+	}
+}
+
+// claimRows are about volumes that are claimed. What a claim is like that a pod brings along is for who makes it and the volume.
+func claimRows() map[reflect.Type]rows {
+	return map[reflect.Type]rows{
+		reflect.TypeFor[v1.PersistentVolumeClaimVolumeSource](): all("ClaimName", "ReadOnly"),
+		reflect.TypeFor[v1.EphemeralVolumeSource]():             seenTo("VolumeClaimTemplate"),
+		reflect.TypeFor[v1.PersistentVolumeClaimTemplate]():     seenTo("Spec"),
+		reflect.TypeFor[v1.PersistentVolumeClaimSpec](): seenTo("AccessModes", "Selector", "Resources", "VolumeName", "StorageClassName", "VolumeMode", "DataSource",
+			"DataSourceRef", "VolumeAttributesClassName"),
+		reflect.TypeFor[v1.VolumeResourceRequirements](): seenTo("Limits", "Requests"),
+		reflect.TypeFor[v1.TypedLocalObjectReference]():  seenTo("APIGroup", "Kind", "Name"),
+		reflect.TypeFor[v1.TypedObjectReference]():       rowsOf(seenTo("APIGroup", "Kind", "Name")).with(rows{"Namespace": refusedHere}),
 	}
 }
 

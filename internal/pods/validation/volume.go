@@ -46,10 +46,10 @@ var volumeSources = map[pods.VolumeKind]func(s *corev1.VolumeSource, at *field.P
 	},
 	pods.ImageVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList { return validateImageVolume(s.Image, at) },
 	pods.ClaimVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList {
-		if s.PersistentVolumeClaim.ClaimName == "" {
-			return field.ErrorList{field.Required(at.Child("claimName"), "")}
-		}
-		return nil
+		return validateClaimVolume(s.PersistentVolumeClaim, at)
+	},
+	pods.EphemeralVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList {
+		return validateEphemeralVolume(s.Ephemeral, at)
 	},
 }
 

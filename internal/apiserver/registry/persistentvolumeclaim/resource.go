@@ -28,16 +28,9 @@ func Resource() resource.Of[*claim, *corev1.PersistentVolumeClaimList] {
 		Namespaced: true,
 		ReadBy:     resource.Viewer,
 		WrittenBy:  resource.Editor,
-		Honours: apifields.Table{
-			reflect.TypeFor[claim](): apifields.All("Spec").And(apifields.Left, "Status"),
-			reflect.TypeFor[corev1.PersistentVolumeClaimSpec](): apifields.All("AccessModes", "Selector", "Resources", "VolumeName", "StorageClassName", "VolumeMode",
-				"DataSource", "DataSourceRef", "VolumeAttributesClassName"),
-			reflect.TypeFor[corev1.VolumeResourceRequirements](): apifields.All("Limits", "Requests"),
-			reflect.TypeFor[corev1.TypedLocalObjectReference]():  apifields.All("APIGroup", "Kind", "Name"),
-			reflect.TypeFor[corev1.TypedObjectReference]():       apifields.All("APIGroup", "Kind", "Name").And(apifields.But("copy the source to the namespace of the claim"), "Namespace"),
-		},
-		Default: setDefaults,
-		Prepare: func(c *claim) { sameSource(&c.Spec, false) },
+		Honours:    Honours(),
+		Default:    SetDefaults,
+		Prepare:    func(c *claim) { sameSource(&c.Spec, false) },
 		PrepareUpdate: func(c, old *claim) {
 			sameSource(&c.Spec, old.Spec.DataSource != nil || old.Spec.DataSourceRef != nil)
 		},
@@ -56,7 +49,20 @@ func Resource() resource.Of[*claim, *corev1.PersistentVolumeClaimList] {
 	}
 }
 
-func setDefaults(c *claim) {
+// Honours are the fields of a claim, wherever it stands.
+func Honours() apifields.Table {
+	return apifields.Table{
+		reflect.TypeFor[claim](): apifields.All("Spec").And(apifields.Left, "Status"),
+		reflect.TypeFor[corev1.PersistentVolumeClaimSpec](): apifields.All("AccessModes", "Selector", "Resources", "VolumeName", "StorageClassName", "VolumeMode",
+			"DataSource", "DataSourceRef", "VolumeAttributesClassName"),
+		reflect.TypeFor[corev1.VolumeResourceRequirements](): apifields.All("Limits", "Requests"),
+		reflect.TypeFor[corev1.TypedLocalObjectReference]():  apifields.All("APIGroup", "Kind", "Name"),
+		reflect.TypeFor[corev1.TypedObjectReference]():       apifields.All("APIGroup", "Kind", "Name").And(apifields.But("copy the source to the namespace of the claim"), "Namespace"),
+	}
+}
+
+// SetDefaults sets the defaults of a claim, wherever it stands.
+func SetDefaults(c *claim) {
 	if c.Status.Phase == "" {
 		c.Status.Phase = corev1.ClaimPending
 	}

@@ -34,7 +34,8 @@ func validatePod(pod *corev1.Pod) field.ErrorList {
 			fmt.Sprintf("must be no longer than %d bytes in the namespace %s: a node keeps the pod's logs in a directory called NAMESPACE_NAME_UID, and the name of a file has 255 at most", longestNames-len(pod.Namespace), pod.Namespace)))
 	}
 	errs = append(errs, validation.Annotations(pod.Annotations, &pod.Spec, annotations())...)
-	return append(errs, validation.Spec(&pod.Spec, field.NewPath("spec"))...)
+	errs = append(errs, validation.Spec(&pod.Spec, field.NewPath("spec"))...)
+	return append(errs, validation.EphemeralClaims(pod, field.NewPath("spec", "volumes"))...)
 }
 
 func annotations() *field.Path { return field.NewPath("metadata", "annotations") }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"monopod.dev/monopod/internal/apiserver/registry/persistentvolumeclaim"
 	"monopod.dev/monopod/internal/apiserver/registry/workload"
 	"monopod.dev/monopod/internal/apiserver/resource"
 	"monopod.dev/monopod/internal/kit/apifields"
@@ -57,18 +58,16 @@ func Resource() resource.Of[*appsv1.StatefulSet, *appsv1.StatefulSetList] {
 	}
 }
 
-// table: what becomes of claims may be said, because there is none of which it would not be true.
 func table() apifields.Table {
-	return apifields.Table{
+	return persistentvolumeclaim.Honours().With(apifields.Table{
 		reflect.TypeFor[appsv1.StatefulSet](): apifields.All("Spec").And(apifields.Left, "Status"),
 		reflect.TypeFor[appsv1.StatefulSetSpec](): apifields.All("Replicas", "Selector", "ServiceName", "PodManagementPolicy", "UpdateStrategy", "RevisionHistoryLimit",
-			"MinReadySeconds", "PersistentVolumeClaimRetentionPolicy", "Ordinals").And(apifields.Left, "Template").
-			And(apifields.But("there are no PersistentVolumeClaims; give the template a volume of another kind, such as hostPath or emptyDir"), "VolumeClaimTemplates"),
+			"MinReadySeconds", "PersistentVolumeClaimRetentionPolicy", "Ordinals", "VolumeClaimTemplates").And(apifields.Left, "Template"),
 		reflect.TypeFor[appsv1.StatefulSetUpdateStrategy]():                       apifields.All("Type", "RollingUpdate"),
 		reflect.TypeFor[appsv1.RollingUpdateStatefulSetStrategy]():                apifields.All("Partition", "MaxUnavailable"),
 		reflect.TypeFor[appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy](): apifields.All("WhenDeleted", "WhenScaled"),
 		reflect.TypeFor[appsv1.StatefulSetOrdinals]():                             apifields.All("Start"),
-	}
+	})
 }
 
 // defaultHistory is how many revisions are kept of a set that does not say.
@@ -94,6 +93,11 @@ func setDefaults(s *appsv1.StatefulSet) {
 		if *policy == "" {
 			*policy = appsv1.RetainPersistentVolumeClaimRetentionPolicyType
 		}
+	}
+	for i := range spec.VolumeClaimTemplates {
+		claim := &spec.VolumeClaimTemplates[i]
+		claim.APIVersion, claim.Kind = corev1.SchemeGroupVersion.Version, "PersistentVolumeClaim" // as everybody shows them, whatever was written
+		persistentvolumeclaim.SetDefaults(claim)
 	}
 	workload.SetDefault(&spec.Replicas, 1)
 	workload.SetDefault(&spec.RevisionHistoryLimit, defaultHistory)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod.dev/monopod/internal/apiserver/registry/workload"
+	"monopod.dev/monopod/internal/pods/validation"
 )
 
 func validate(s *appsv1.StatefulSet) field.ErrorList {
@@ -18,6 +19,11 @@ func validate(s *appsv1.StatefulSet) field.ErrorList {
 		for _, wrong := range utilvalidation.IsDNS1123Label(name) {
 			errs = append(errs, field.Invalid(field.NewPath("spec", "serviceName"), name, wrong))
 		}
+	}
+	// They never change, so those that are there are as they are.
+	templates := field.NewPath("spec", "volumeClaimTemplates")
+	for i := range s.Spec.VolumeClaimTemplates {
+		errs = append(errs, validation.ClaimSpec(&s.Spec.VolumeClaimTemplates[i].Spec, templates.Index(i).Child("spec"))...)
 	}
 	return errs
 }
@@ -69,7 +75,7 @@ func templateToCheck(spec *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
 	for i := range spec.VolumeClaimTemplates {
 		name := spec.VolumeClaimTemplates[i].Name
 		template.Spec.Volumes = append(slices.DeleteFunc(template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name }),
-			corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+			corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"}}})
 	}
 	return &template
 }

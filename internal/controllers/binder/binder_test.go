@@ -75,11 +75,14 @@ func newWorld(t *testing.T) *world {
 }
 
 // bind runs a binder until the test ends or stop is called, which returns when nothing of the binder is at work.
-func (w *world) bind() (stop func()) {
+func (w *world) bind() (stop func()) { return w.control(catalog.Binder) }
+
+// control does the same with other controllers.
+func (w *world) control(choice ...string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- controllers.New(controllers.Config{Kube: w.config, Choice: []string{catalog.Binder}}).Run(ctx)
+		ended <- controllers.New(controllers.Config{Kube: w.config, Choice: choice}).Run(ctx)
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()

@@ -117,7 +117,7 @@ cluster, 'monopod apiserver' an API server for any client.`,
 		return &usageError{fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())}
 	})
 	root.AddCommand(newUpCommand(), newRuntimeCommand(), newAPIServerCommand(), newNodeCommand(),
-		newStatusCommand(), newTraceCommand(), newDrainCommand(), newCheckCommand(), newFsckCommand(), newSnapshotCommand(), newResetCommand(), newImageCommand(), newDeviceCommand(), newCDICommand(), newDNSCommand(), newKubeconfigCommand(), newVersionCommand())
+		newStatusCommand(), newTraceCommand(), newDrainCommand(), newCheckCommand(), newFsckCommand(), newSnapshotCommand(), newResetCommand(), newImageCommand(), newDeviceCommand(), newVolumeCommand(), newCDICommand(), newDNSCommand(), newKubeconfigCommand(), newVersionCommand())
 	completeNoFiles(root)
 	return root
 }

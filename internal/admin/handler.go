@@ -20,6 +20,7 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET "+protocol.DevicesPath, s.edge(s.devices))
 	mux.HandleFunc("GET "+protocol.StatusPath, s.edge(s.status))
 	mux.HandleFunc("GET "+protocol.TracePath, s.edge(s.trace))
+	mux.HandleFunc("GET "+protocol.VolumesPath, s.edge(s.volumes))
 	mux.HandleFunc("GET "+protocol.DrainPath, s.edge(s.drained))
 	mux.HandleFunc("POST "+protocol.DrainPath, s.edge(s.drain))
 	mux.HandleFunc("/", s.edge(func(_ http.ResponseWriter, r *http.Request) error {
@@ -103,6 +104,16 @@ func (s *Server) trace(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	_ = answer(w, http.StatusOK, t) // a client that has gone hears nothing
+	return nil
+}
+
+func (s *Server) volumes(w http.ResponseWriter, r *http.Request) error {
+	if s.cfg.Volumes == nil {
+		return refuse(errdefs.ErrNotImplemented, "this process makes no volumes: ask one that 'monopod up' runs")
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), statusTime)
+	defer cancel()
+	_ = answer(w, http.StatusOK, s.cfg.Volumes(ctx)) // a client that has gone hears nothing
 	return nil
 }
 

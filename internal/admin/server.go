@@ -53,7 +53,9 @@ type Config struct {
 	Status func(context.Context) protocol.Status
 	// Trace tells how a pod's start went. Its error is of a class of errdefs, and says what can be done; nil: nobody in this process knows pods.
 	Trace func(ctx context.Context, namespace, name string) (protocol.Trace, error)
-	Log   *slog.Logger
+	// Volumes tells of the volumes of claims, as far as its context lets it; nil: nobody in this process makes any.
+	Volumes func(context.Context) protocol.Volumes
+	Log     *slog.Logger
 }
 
 // Server serves the administration socket.

@@ -31,6 +31,9 @@ func (p *process) admin(of func() status.Roles) role {
 		if p.timeline != nil {
 			cfg.Trace = t.Trace
 		}
+		if roles.Storage != nil {
+			cfg.Volumes = t.Volumes
+		}
 		s, err := admin.New(cfg)
 		if err != nil {
 			return err

@@ -70,7 +70,7 @@ func Up(ctx context.Context, o Options) error {
 		open: [][]role{{names.role()}, {api.role(), rt.role(), names.addressRole(), volumes.role()}, {gateways}, {dev.role()}, {services.role()}},
 		run: []role{
 			p.admin(func() status.Roles {
-				return status.Roles{API: api.server, Runtime: rt.told(), Devices: dev.manager, DNS: names.told(), Kube: api.nodeConfig, Agent: p.settled, Drain: newDrainer(o, down)}
+				return status.Roles{API: api.server, Runtime: rt.told(), Devices: dev.manager, DNS: names.told(), Storage: volumes.told(), Kube: api.nodeConfig, Agent: p.settled, Drain: newDrainer(o, down)}
 			}),
 			api.role(), rt.role(), api.controllers(p.settled, listener), applied, names.answers(api), services.role(), policies.role(), dev.role(), volumes.role(), own.role(),
 		},

@@ -8,6 +8,7 @@ import (
 
 	"monopod.dev/monopod/api/config/v1alpha1"
 	"monopod.dev/monopod/internal/config"
+	"monopod.dev/monopod/internal/node/status"
 	"monopod.dev/monopod/internal/storage"
 )
 
@@ -38,6 +39,15 @@ func (s *storageRole) open(ctx context.Context) error {
 	p.Attach(ctx)
 	s.provisioner = p
 	return nil
+}
+
+// told is what the administration socket tells of; it is for when the role is open.
+func (s *storageRole) told() *status.Storage {
+	told := &status.Storage{Problem: s.problem, Directory: config.StorageDir(s.Config)}
+	if s.provisioner != nil {
+		told.Volumes = s.provisioner
+	}
+	return told
 }
 
 func (s *storageRole) run(ctx context.Context) error {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -60,6 +61,7 @@ type Provisioner struct {
 	classes cache.Store
 	claims  cache.Indexer
 	volumes cache.Store
+	knows   atomic.Bool // what they hold is what the API has
 
 	mu sync.Mutex
 	// told is what was told last of a volume, by its name.
@@ -169,6 +171,7 @@ func (p *Provisioner) Run(ctx context.Context, kube *rest.Config) error {
 	})
 	all.Go(func() { p.keepClass(ctx) })
 	cache.WaitFor(ctx, "", known...)
+	p.knows.Store(ctx.Err() == nil)
 	for _, r := range p.store.All() {
 		p.queue.Add(r.Name)
 	}

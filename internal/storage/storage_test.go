@@ -3,6 +3,7 @@ package storage_test
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,6 +41,7 @@ type world struct {
 	*apitest.API
 	dir  string
 	stop func()
+	now  *storage.Provisioner
 }
 
 func begin(t *testing.T) *world {
@@ -58,6 +60,7 @@ func (w *world) run() {
 	if err != nil {
 		w.Fatal(err)
 	}
+	w.now = p
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	p.Attach(ctx)
@@ -281,5 +284,51 @@ func TestTheClassIsMadeOnce(t *testing.T) {
 	w.provisioned(w.claim("c", func(c *corev1.PersistentVolumeClaim) { name := "own"; c.Spec.StorageClassName = &name }))
 	if _, err := classes.Get(t.Context(), plan.ClassName, metav1.GetOptions{}); err == nil {
 		t.Error("the class that was deleted is there again")
+	}
+}
+
+// TestReport: what is said of a volume whose directory is lost, of one that nobody knows, and of one whose record cannot be read. None of them is touched.
+func TestReport(t *testing.T) {
+	w := begin(t)
+	well, lost, stray := w.provisioned(w.claim("well")), w.provisioned(w.claim("lost")), w.provisioned(w.claim("stray"))
+	if err := os.WriteFile(filepath.Join(well.Spec.Local.Path, "f"), make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.event("stray", "ProvisioningSucceeded") // so that it is recorded as ready
+	w.event("lost", "ProvisioningSucceeded")
+	w.stop()
+	if err := os.RemoveAll(lost.Spec.Local.Path); err != nil {
+		t.Fatal(err)
+	}
+	volumes := w.Client.CoreV1().PersistentVolumes()
+	apitest.Patch(w.API, volumes, stray.Name, `{"metadata":{"$deleteFromPrimitiveList/finalizers":[%q]}}`, plan.Finalizer)
+	if err := volumes.Delete(t.Context(), stray.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Client.CoreV1().PersistentVolumeClaims(namespace).Delete(t.Context(), "stray", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.AwaitGone(volumesOf, "", stray.Name)
+	odd := filepath.Join(w.dir, "odd")
+	if err := os.MkdirAll(filepath.Join(odd, "data"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.run()
+	if m := w.event("lost", "VolumeLost"); !strings.Contains(m, lost.Spec.Local.Path) {
+		t.Errorf("the event says %q", m)
+	}
+	states := map[string]storage.State{}
+	for _, told := range w.now.Report(t.Context(), true) {
+		states[told.Record.Name] = told.State
+		if told.Record.Name == well.Name && (told.Used == nil || *told.Used < 1<<20 || *told.Used > 2<<20) {
+			t.Errorf("its use is said to be %v, %v", told.Used, told.Err)
+		}
+	}
+	want := map[string]storage.State{well.Name: storage.Ready, lost.Name: storage.Missing, stray.Name: storage.Stray, "odd": storage.Unreadable}
+	if !maps.Equal(states, want) {
+		t.Errorf("the states are %v, want %v", states, want)
+	}
+	if exists(lost.Spec.Local.Path) || !exists(stray.Spec.Local.Path) || !exists(odd) {
+		t.Error("something was made or removed")
 	}
 }

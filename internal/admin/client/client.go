@@ -59,6 +59,11 @@ func (c *Client) Trace(ctx context.Context, namespace, pod string) (t protocol.T
 	return t, c.get(ctx, protocol.TracePath, url.Values{protocol.NamespaceParam: {namespace}, protocol.PodParam: {pod}}, &t)
 }
 
+// Volumes returns the volumes of claims.
+func (c *Client) Volumes(ctx context.Context) (v protocol.Volumes, err error) {
+	return v, c.get(ctx, protocol.VolumesPath, nil, &v)
+}
+
 // WatchDevices calls f with each event, in order, until ctx ends, f returns an error, or the node ends: the error says which.
 func (c *Client) WatchDevices(ctx context.Context, resource string, f func(report.Event) error) error {
 	query := of(resource)

@@ -5,6 +5,7 @@
 //	GET /v1/devices?watch=true[&resource=NAME]  -> report.Event, report.Event, ...: a line each, until one side ends it
 //	GET /v1/status                              -> Status
 //	GET /v1/trace?namespace=NAME&pod=NAME       -> Trace; 404 for a pod that is not remembered, 501 where nobody knows pods
+//	GET /v1/volumes                             -> Volumes; 501 where no volumes are made
 //	GET /v1/drain                               -> Drain
 //	POST /v1/drain[?grace=30s&criticalGrace=10s]  begins to end all pods, or joins who has begun -> Drain, Drain, ...: a line each, the last one Finished
 //	POST /v1/drain?wait=false[&...]             the same -> Drain
@@ -30,6 +31,7 @@ const (
 	StatusPath  = "/v1/status"
 	TracePath   = "/v1/trace"
 	DrainPath   = "/v1/drain"
+	VolumesPath = "/v1/volumes"
 )
 
 // The parameters of DevicesPath.

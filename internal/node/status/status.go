@@ -34,6 +34,7 @@ type Roles struct {
 	Devices admin.Devices
 	DNS     *DNS
 	Drain   admin.Drainer
+	Storage *Storage
 	// Kube is how the pods are counted, now; with Agent those of this node, else all.
 	Kube func() *rest.Config
 	// Agent is closed when the agent is ready.
@@ -135,6 +136,7 @@ func (t *Teller) Status(ctx context.Context) protocol.Status {
 				d.Begun.Format(time.RFC3339))})
 		}
 	}
+	t.storage(&s)
 	if t.DNS != nil && t.DNS.Problem != nil {
 		s.Problems = append(s.Problems, protocol.Problem{About: "dns", Message: t.DNS.Problem.Error()})
 	}

@@ -131,7 +131,7 @@ func subvolume(fd int) (uint64, error) {
 	return ask.tree, err
 }
 
-func (q qgroup) Usage(v Volume) (Usage, error) {
+func (q qgroup) Usage(_ context.Context, v Volume) (Usage, error) {
 	f, err := q.open(v)
 	if err != nil {
 		return Usage{}, err

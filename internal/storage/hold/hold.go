@@ -17,6 +17,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/kit/atomicfile"
 	"monopod.dev/monopod/internal/storage/plan"
 )
@@ -49,8 +50,8 @@ type Holder interface {
 	Detach(ctx context.Context, v Volume) error
 	// Discard removes what would outlive the volume's directory, or keep it from being removed, after Detach: all that is in the volume goes.
 	Discard(ctx context.Context, v Volume) error
-	// Usage says how full it is; errdefs.ErrNotImplemented: that takes a walk over all of its files.
-	Usage(v Volume) (Usage, error)
+	// Usage says how full it is. A holder that does not count walks over all files, as long as ctx lets it.
+	Usage(ctx context.Context, v Volume) (Usage, error)
 }
 
 // dataMode lets programs of every user write, as volumes of a node's own directories have it: who a pod's programs run as is the image's choice, and nobody
@@ -161,6 +162,36 @@ func (plain) Resize(context.Context, Volume) error  { return nil }
 func (plain) Detach(context.Context, Volume) error  { return nil }
 func (plain) Discard(context.Context, Volume) error { return nil }
 
-func (plain) Usage(v Volume) (Usage, error) {
-	return Usage{Size: v.Size}, fmt.Errorf("use of a directory without a quota: %w", errdefs.ErrNotImplemented)
+func (plain) Usage(ctx context.Context, v Volume) (Usage, error) {
+	d, err := os.Open(v.Data)
+	if err != nil {
+		return Usage{}, err
+	}
+	defer d.Close()
+	c := counting{ctx: ctx, linked: map[uint64]bool{}}
+	err = tree.Walk(int(d.Fd()), &c)
+	return Usage{Used: c.bytes, Size: v.Size}, err
+}
+
+// counting counts what files take on the disk, one with several names once.
+type counting struct {
+	ctx    context.Context
+	bytes  int64
+	linked map[uint64]bool
+}
+
+// Pause implements tree.Visitor.
+func (c *counting) Pause() error { return c.ctx.Err() }
+
+// Visit implements tree.Visitor.
+func (c *counting) Visit(_ string, _ int, st *unix.Stat_t) bool {
+	directory := st.Mode&unix.S_IFMT == unix.S_IFDIR
+	if !directory && st.Nlink > 1 {
+		if c.linked[st.Ino] {
+			return false
+		}
+		c.linked[st.Ino] = true
+	}
+	c.bytes += st.Blocks * 512
+	return directory
 }

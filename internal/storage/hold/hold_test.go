@@ -127,7 +127,7 @@ func TestSizesHold(t *testing.T) {
 			if n := fill(t, file, 100*mega); n < 16*mega || n > 32*mega {
 				t.Errorf("32 MB had room for %d", n)
 			}
-			u, err := h.Usage(v)
+			u, err := h.Usage(ctx, v)
 			if err != nil || u.Used < 16*mega || u.Size > 32*mega || u.Size < 24*mega {
 				t.Errorf("its use is said to be %+v, %v", u, err)
 			}

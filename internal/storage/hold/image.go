@@ -234,7 +234,7 @@ func (i image) Detach(_ context.Context, v Volume) error {
 
 func (image) Discard(context.Context, Volume) error { return nil }
 
-func (i image) Usage(v Volume) (Usage, error) {
+func (i image) Usage(_ context.Context, v Volume) (Usage, error) {
 	if v.Block {
 		return Usage{Used: v.Size, Size: v.Size}, nil
 	}

@@ -109,7 +109,7 @@ func (p project) Discard(_ context.Context, v Volume) error {
 	return nil
 }
 
-func (project) Usage(v Volume) (Usage, error) {
+func (project) Usage(_ context.Context, v Volume) (Usage, error) {
 	d, err := os.Open(v.Data)
 	if err != nil {
 		return Usage{}, err

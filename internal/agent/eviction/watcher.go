@@ -13,9 +13,10 @@ import (
 	"monopod.dev/monopod/internal/kit/coalesce"
 )
 
-// A pod is measured every period, or as seldom as makes measuring it a share of the time.
+// A pod is measured every period, or as seldom as makes measuring it a share of the time. With the second that its containers have to end, one that takes too much
+// is gone within ten seconds.
 const (
-	period = 10 * time.Second
+	period = 8 * time.Second
 	share  = 50
 )
 

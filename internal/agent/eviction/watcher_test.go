@@ -122,8 +122,8 @@ func TestWatcher(t *testing.T) {
 func TestRest(t *testing.T) {
 	w := New(Config{})
 	for _, c := range []struct{ took, least, most time.Duration }{
-		{0, 9 * time.Second, 11 * time.Second},
-		{100 * time.Millisecond, 9 * time.Second, 11 * time.Second},
+		{0, 7 * time.Second, 9 * time.Second},
+		{100 * time.Millisecond, 7 * time.Second, 9 * time.Second},
 		{2 * time.Second, 99 * time.Second, 101 * time.Second},
 	} {
 		if got := time.Until(w.after(c.took)); got < c.least || got > c.most {

@@ -18,6 +18,7 @@ const (
 	DownwardAPIVolume VolumeKind = "downwardAPI"
 	ProjectedVolume   VolumeKind = "projected"
 	ImageVolume       VolumeKind = "image"
+	NFSVolume         VolumeKind = "nfs"
 	ClaimVolume       VolumeKind = "persistentVolumeClaim"
 	EphemeralVolume   VolumeKind = "ephemeral"
 )
@@ -30,6 +31,7 @@ var volumeKinds = []struct {
 	{EmptyDirVolume, func(s *v1.VolumeSource) bool { return s.EmptyDir != nil }},
 	{HostPathVolume, func(s *v1.VolumeSource) bool { return s.HostPath != nil }},
 	{SecretVolume, func(s *v1.VolumeSource) bool { return s.Secret != nil }},
+	{NFSVolume, func(s *v1.VolumeSource) bool { return s.NFS != nil }},
 	{ClaimVolume, func(s *v1.VolumeSource) bool { return s.PersistentVolumeClaim != nil }},
 	{ConfigMapVolume, func(s *v1.VolumeSource) bool { return s.ConfigMap != nil }},
 	{DownwardAPIVolume, func(s *v1.VolumeSource) bool { return s.DownwardAPI != nil }},

@@ -12,7 +12,7 @@ import (
 // A kind has the name that its field has in manifests, and is told by that field alone.
 func TestKindOf(t *testing.T) {
 	want := map[VolumeKind]bool{EmptyDirVolume: true, HostPathVolume: true, ConfigMapVolume: true, SecretVolume: true, DownwardAPIVolume: true, ProjectedVolume: true,
-		ImageVolume: true, ClaimVolume: true, EphemeralVolume: true}
+		ImageVolume: true, NFSVolume: true, ClaimVolume: true, EphemeralVolume: true}
 	typ := reflect.TypeFor[v1.VolumeSource]()
 	for i := range typ.NumField() {
 		name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
@@ -35,7 +35,7 @@ func TestKindOf(t *testing.T) {
 
 // Of several the first one counts, in upstream's order; the others are told as well.
 func TestKindsOf(t *testing.T) {
-	s := v1.VolumeSource{Image: &v1.ImageVolumeSource{}, Secret: &v1.SecretVolumeSource{}, HostPath: &v1.HostPathVolumeSource{}, NFS: &v1.NFSVolumeSource{}}
+	s := v1.VolumeSource{Image: &v1.ImageVolumeSource{}, Secret: &v1.SecretVolumeSource{}, HostPath: &v1.HostPathVolumeSource{}, CSI: &v1.CSIVolumeSource{}}
 	if got := slices.Collect(KindsOf(&s)); !slices.Equal(got, []VolumeKind{HostPathVolume, SecretVolume, ImageVolume}) || KindOf(&s) != HostPathVolume {
 		t.Errorf("the kinds are %q, and it is %q", got, KindOf(&s))
 	}

@@ -50,7 +50,11 @@ func (c *claimed) stats(records map[string]claims.Record) (found []stats.VolumeS
 	for _, name := range slices.Sorted(maps.Keys(records)) {
 		r := records[name]
 		if fs := c.all[r.VolumeUID]; fs != nil {
-			found = append(found, stats.VolumeStats{Name: name, PVCRef: &stats.PVCReference{Namespace: r.Namespace, Name: r.Claim}, FsStats: *fs})
+			one := stats.VolumeStats{Name: name, FsStats: *fs}
+			if r.Claim != "" {
+				one.PVCRef = &stats.PVCReference{Namespace: r.Namespace, Name: r.Claim}
+			}
+			found = append(found, one)
 		}
 	}
 	return found

@@ -248,7 +248,7 @@ func TestErrorsAndOptions(t *testing.T) {
 		{configMap("y"), `configmaps "y" not found`},
 		{configMap("x", v1.KeyToPath{Key: "k", Path: "p"}), `ConfigMap ns/x has no key "k"`},
 		{v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "y"}, Optional: &yes}}, ""},
-		{v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}, "not supported"},
+		{v1.VolumeSource{CSI: &v1.CSIVolumeSource{}}, "not supported"},
 	} {
 		err := setUp(t.Context(), m, podWith(c.source))
 		if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {

@@ -18,12 +18,12 @@ func TestNotHonoured(t *testing.T) {
 		}},
 		Volumes: []v1.Volume{
 			{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}},
-			{Name: "n", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}},
+			{Name: "n", VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{}}},
 			{Name: "i", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "img"}}},
 		},
 	}}
 	got := strings.Join(notHonoured(pod), " ")
-	want := "spec.volumes[1].nfs"
+	want := "spec.volumes[1].csi"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -147,6 +147,8 @@ var proofs = map[string]string{
 	"TypedObjectReference":                   "apiserver/registry:TestRulesOfPersistentVolumeClaims",
 	"HostPathVolumeSource":                   "agent/volumes/kinds:TestHostPath",
 	"ImageVolumeSource":                      "agent/volumes:TestImageVolume",
+	"VolumeSource.NFS":                       "agent/volumes/kinds:TestNFS, pods/validation:TestSpec",
+	"NFSVolumeSource":                        "agent/volumes/kinds:TestNFS, pods/validation:TestSpec",
 	"EmptyDirVolumeSource":                   "agent/volumes:TestEmptyDir, agent/eviction:TestExceeded, test/e2e:TestPodLifecycle",
 	"KeyToPath":                              "agent/volumes:TestWrittenVolumes",
 	"ConfigMapVolumeSource":                  "agent/volumes:TestWrittenVolumes, agent/volumes:TestErrorsAndOptions",

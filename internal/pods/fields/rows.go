@@ -163,9 +163,9 @@ func actionRows() map[reflect.Type]rows {
 }
 
 func volumeRows() map[reflect.Type]rows {
-	sources := all("HostPath", "EmptyDir", "Secret", "ConfigMap", "Image", "DownwardAPI", "Projected", "PersistentVolumeClaim", "Ephemeral")
+	sources := all("HostPath", "EmptyDir", "Secret", "ConfigMap", "Image", "DownwardAPI", "Projected", "NFS", "PersistentVolumeClaim", "Ephemeral")
 	for _, name := range []string{
-		"GCEPersistentDisk", "AWSElasticBlockStore", "GitRepo", "NFS", "ISCSI", "Glusterfs", "RBD", "FlexVolume", "Cinder", "CephFS",
+		"GCEPersistentDisk", "AWSElasticBlockStore", "GitRepo", "ISCSI", "Glusterfs", "RBD", "FlexVolume", "Cinder", "CephFS",
 		"Flocker", "FC", "AzureFile", "VsphereVolume", "Quobyte", "AzureDisk", "PhotonPersistentDisk", "PortworxVolume", "ScaleIO", "StorageOS", "CSI",
 	} {
 		sources[name] = refused
@@ -175,6 +175,7 @@ func volumeRows() map[reflect.Type]rows {
 		reflect.TypeFor[v1.VolumeSource]():         sources,
 		reflect.TypeFor[v1.HostPathVolumeSource](): all("Path", "Type"),
 		reflect.TypeFor[v1.ImageVolumeSource]():    all("Reference", "PullPolicy"),
+		reflect.TypeFor[v1.NFSVolumeSource]():      all("Server", "Path", "ReadOnly"),
 		reflect.TypeFor[v1.EmptyDirVolumeSource](): rowsOf(all("SizeLimit")).with(rows{
 			"Medium": {Agent: unless(values(v1.StorageMediumDefault, v1.StorageMediumMemory))}, // the server's validation says which there are
 			"Mode":   refused,

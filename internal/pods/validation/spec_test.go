@@ -218,10 +218,19 @@ func TestSpec(t *testing.T) {
 		"two mounts in one place": {func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts[0].MountPath = "/etc/conf/" }, []string{c + "volumeMounts[1].mountPath: FieldValueInvalid"}},
 		"volume twice":            {func(s *corev1.PodSpec) { s.Volumes[2].Name = "conf" }, []string{"spec.volumes[2].name: FieldValueDuplicate"}},
 		"two sources":             {func(s *corev1.PodSpec) { s.Volumes[2].EmptyDir = &corev1.EmptyDirVolumeSource{} }, []string{"spec.volumes[2].hostPath: FieldValueForbidden"}},
-		"a claim":                 {func(s *corev1.PodSpec) { claimed(s, "c") }, nil},
-		"a claim without a name":  {func(s *corev1.PodSpec) { claimed(s, "") }, []string{"spec.volumes[2].persistentVolumeClaim.claimName: FieldValueRequired"}},
-		"a device":                {func(s *corev1.PodSpec) { device(s, corev1.VolumeDevice{Name: "disk", DevicePath: "/dev/x"}) }, nil},
-		"a device of no volume":   {func(s *corev1.PodSpec) { device(s, corev1.VolumeDevice{Name: "none", DevicePath: "/dev/x"}) }, []string{c + "volumeDevices[0].name: FieldValueNotFound"}},
+		"nfs": {func(s *corev1.PodSpec) {
+			s.Volumes[2].VolumeSource = corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "a", Path: "/"}}
+		}, nil},
+		"nfs without all": {func(s *corev1.PodSpec) {
+			s.Volumes[2].VolumeSource = corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}
+		}, []string{"spec.volumes[2].nfs.server: FieldValueRequired", "spec.volumes[2].nfs.path: FieldValueRequired"}},
+		"nfs of a relative path": {func(s *corev1.PodSpec) {
+			s.Volumes[2].VolumeSource = corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "a", Path: "b"}}
+		}, []string{"spec.volumes[2].nfs.path: FieldValueInvalid"}},
+		"a claim":                {func(s *corev1.PodSpec) { claimed(s, "c") }, nil},
+		"a claim without a name": {func(s *corev1.PodSpec) { claimed(s, "") }, []string{"spec.volumes[2].persistentVolumeClaim.claimName: FieldValueRequired"}},
+		"a device":               {func(s *corev1.PodSpec) { device(s, corev1.VolumeDevice{Name: "disk", DevicePath: "/dev/x"}) }, nil},
+		"a device of no volume":  {func(s *corev1.PodSpec) { device(s, corev1.VolumeDevice{Name: "none", DevicePath: "/dev/x"}) }, []string{c + "volumeDevices[0].name: FieldValueNotFound"}},
 		"a device of no claim": {func(s *corev1.PodSpec) { device(s, corev1.VolumeDevice{Name: "conf", DevicePath: "/dev/x"}) }, []string{
 			c + "volumeDevices[0].name: FieldValueInvalid", c + "volumeDevices[0].name: FieldValueInvalid"}}, // and it is mounted
 		"a device without all": {func(s *corev1.PodSpec) { device(s, corev1.VolumeDevice{}) }, []string{c + "volumeDevices[0].name: FieldValueRequired", c + "volumeDevices[0].devicePath: FieldValueRequired"}},
@@ -233,9 +242,9 @@ func TestSpec(t *testing.T) {
 		}, []string{
 			c + "volumeDevices[0].devicePath: FieldValueInvalid"}},
 		"volume of a kind to come": {func(s *corev1.PodSpec) {
-			s.Volumes[2].VolumeSource = corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "a", Path: "/"}}
+			s.Volumes[2].VolumeSource = corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}
 		},
-			[]string{"spec.volumes[2].nfs: FieldValueForbidden"}},
+			[]string{"spec.volumes[2].csi: FieldValueForbidden"}},
 		"host path with ..":  {func(s *corev1.PodSpec) { s.Volumes[2].HostPath.Path = "/a/../b" }, []string{"spec.volumes[2].hostPath.path: FieldValueInvalid"}},
 		"file that leaves":   {func(s *corev1.PodSpec) { s.Volumes[1].ConfigMap.Items[0].Path = "../b" }, []string{"spec.volumes[1].configMap.items[0].path: FieldValueInvalid"}},
 		"absolute file":      {func(s *corev1.PodSpec) { s.Volumes[1].ConfigMap.Items[0].Path = "/b" }, []string{"spec.volumes[1].configMap.items[0].path: FieldValueInvalid"}},

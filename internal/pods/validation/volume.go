@@ -45,6 +45,18 @@ var volumeSources = map[pods.VolumeKind]func(s *corev1.VolumeSource, at *field.P
 		return validateProjected(s.Projected, at)
 	},
 	pods.ImageVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList { return validateImageVolume(s.Image, at) },
+	pods.NFSVolume: func(s *corev1.VolumeSource, at *field.Path) (errs field.ErrorList) {
+		if s.NFS.Server == "" {
+			errs = append(errs, field.Required(at.Child("server"), ""))
+		}
+		switch {
+		case s.NFS.Path == "":
+			errs = append(errs, field.Required(at.Child("path"), ""))
+		case !path.IsAbs(s.NFS.Path):
+			errs = append(errs, field.Invalid(at.Child("path"), s.NFS.Path, "must be an absolute path"))
+		}
+		return errs
+	},
 	pods.ClaimVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList {
 		return validateClaimVolume(s.PersistentVolumeClaim, at)
 	},

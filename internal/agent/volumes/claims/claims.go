@@ -34,7 +34,7 @@ const (
 // Record is a volume of a pod that a claim stands for.
 type Record struct {
 	Version int `json:"version"`
-	// Namespace, Claim and ClaimUID are the claim's, Volume and VolumeUID those of the PersistentVolume.
+	// Namespace, Claim and ClaimUID are the claim's, Volume and VolumeUID those of the PersistentVolume. Of a share that the pod itself names there are none; then VolumeUID is what is mounted.
 	Namespace string    `json:"namespace"`
 	Claim     string    `json:"claim"`
 	ClaimUID  types.UID `json:"claimUID"`

@@ -27,7 +27,8 @@ import (
 // empty directory below.
 type claim struct {
 	still
-	cfg Config
+	cfg     Config
+	servers *nfsServers
 
 	mu sync.Mutex // held from the look at who has a volume until it is on record who has it
 }
@@ -180,7 +181,7 @@ func (b *bound) once() bool {
 // take puts on record that the pod has the volume, unless another one has it that wants to have it alone.
 func (c *claim) take(pod, name string, b *bound, r claims.Record) error {
 	r.Namespace, r.Claim, r.ClaimUID = b.claim.Namespace, b.claim.Name, b.claim.UID
-	r.Volume, r.VolumeUID, r.ReadOnly = b.volume.Name, b.volume.UID, b.mayOnly
+	r.Volume, r.VolumeUID, r.ReadOnly = b.volume.Name, b.volume.UID, r.ReadOnly || b.mayOnly
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if b.once() {
@@ -221,7 +222,11 @@ func inPlace(dir string, r claims.Record) error {
 		}
 		return nil
 	}
-	is, err := mount.IsPoint(dir)
+	look := mount.IsPoint
+	if r.Source == claims.NFS {
+		look = mount.Listed
+	}
+	is, err := look(dir)
 	if err == nil && !is {
 		err = fmt.Errorf("volume %s, %s %s, is not mounted at %s", r.Volume, r.Source, r.Path, dir)
 	}
@@ -249,7 +254,10 @@ func (*claim) Mount(v *Volume) (Source, error) {
 }
 
 // Teardown implements Kind. What was mounted in the volume goes with it, but stays where it was mounted from.
-func (*claim) Teardown(_ context.Context, l *Left) error {
+func (*claim) Teardown(ctx context.Context, l *Left) error {
+	if r, err := claims.Read(placeOf(l.Dir)); err == nil && r.Source == claims.NFS {
+		return unmountNFS(ctx, l.Dir)
+	}
 	for {
 		is, err := mount.IsPoint(l.Dir)
 		if err != nil || !is {

@@ -22,6 +22,8 @@ func (c *claim) sourceOf(b *bound) (source, error) {
 		return &local{bound: b, tell: c.cfg.Tell}, nil
 	case s.HostPath != nil:
 		return &pathOfHost{b}, nil
+	case s.NFS != nil:
+		return &nfsOfClaim{b, c.servers}, nil
 	default:
 		kind, driver := driverOf(s)
 		return nil, fmt.Errorf("volume %s is of the kind %s, which this node does not mount itself: it needs %s", b.volume.Name, kind, driver)
@@ -41,8 +43,6 @@ func driverOf(s *v1.PersistentVolumeSource) (kind, driver string) {
 		return "rbd", "the CSI driver rbd.csi.ceph.com"
 	case s.CephFS != nil:
 		return "cephfs", "the CSI driver cephfs.csi.ceph.com"
-	case s.NFS != nil:
-		return "nfs", "the CSI driver nfs.csi.k8s.io"
 	case s.AWSElasticBlockStore != nil:
 		return "awsElasticBlockStore", "the CSI driver ebs.csi.aws.com"
 	case s.GCEPersistentDisk != nil:

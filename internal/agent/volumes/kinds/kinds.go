@@ -86,7 +86,8 @@ type Facts struct {
 
 // All are the kinds by name.
 func All(cfg Config) map[pods.VolumeKind]Kind {
-	ofClaim := &claim{cfg: cfg}
+	servers := &nfsServers{negotiate: nfsNegotiate, silent: map[string]bool{}}
+	ofClaim := &claim{cfg: cfg, servers: servers}
 	return map[pods.VolumeKind]Kind{
 		pods.EmptyDirVolume:    &emptyDir{cfg: cfg},
 		pods.HostPathVolume:    hostPath{},
@@ -95,6 +96,7 @@ func All(cfg Config) map[pods.VolumeKind]Kind {
 		pods.DownwardAPIVolume: &written{cfg: cfg},
 		pods.ProjectedVolume:   &written{cfg: cfg},
 		pods.ImageVolume:       image{},
+		pods.NFSVolume:         &nfs{servers: servers},
 		pods.ClaimVolume:       ofClaim,
 		pods.EphemeralVolume:   ofClaim,
 	}

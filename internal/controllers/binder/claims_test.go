@@ -293,6 +293,27 @@ func TestAProvisionerGivesUp(t *testing.T) {
 	w.untilBound("p", "b")
 }
 
+// TestTheNodeOfAClaimGoes: nobody makes the volume there any more, so the pod gets another node, and the claim with it.
+func TestTheNodeOfAClaimGoes(t *testing.T) {
+	w := newWorld(t)
+	w.bind()
+	w.class("late")
+	w.hosts("a")
+	w.claim("c", "late", corev1.ReadWriteOnce)
+	w.pod("p", with("c"))
+	w.untilMarked("c", "a")
+	if err := w.client.CoreV1().Nodes().Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.untilEvent("p", "FailedScheduling", `running PreBind plugin "VolumeBinding": binding volumes: failed to get node "a": node "a" not found`)
+	w.untilWaiting("p", "no nodes available to schedule pods")
+	w.hosts("b")
+	w.untilMarked("c", "b")
+	w.volume("v", "late", "b")
+	w.complete("c", "v")
+	w.untilBound("p", "b")
+}
+
 // TestAClaimForOnePod: the next one gets it when the first has ended, wherever that was.
 func TestAClaimForOnePod(t *testing.T) {
 	w := newWorld(t)

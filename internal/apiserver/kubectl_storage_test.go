@@ -112,5 +112,7 @@ func TestKubectlStorage(t *testing.T) {
 	if got := k.run("get", "csidriver", "disk.example.com", "-o", "jsonpath={.metadata.generation}"); got != "2" {
 		t.Errorf("generation %s of a driver whose specification has changed once", got)
 	}
+	// There is no controller that says that nobody uses it.
+	k.run("patch", "vac", "gold", "--type=json", "-p", `[{"op":"remove","path":"/metadata/finalizers"}]`)
 	k.run("delete", "sc,vac,csidriver,csinode,csistoragecapacity,volumeattachment", "--all")
 }

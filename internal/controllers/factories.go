@@ -98,6 +98,12 @@ func ofVolumes() map[string]factory {
 		catalog.VolumeProtection: func(s *shared, log *slog.Logger) (runner, error) {
 			return volumeprotection.NewVolumes(volumeprotection.VolumesConfig{Client: s.client, Volumes: s.informers.Core().V1().PersistentVolumes(), Log: log})
 		},
+		catalog.AttributesProtection: func(s *shared, log *slog.Logger) (runner, error) {
+			core := s.informers.Core().V1()
+			return volumeprotection.NewAttributes(volumeprotection.AttributesConfig{
+				Client: s.client, Classes: s.informers.Storage().V1().VolumeAttributesClasses(), Claims: core.PersistentVolumeClaims(), Volumes: core.PersistentVolumes(), Log: log,
+			})
+		},
 	}
 }
 

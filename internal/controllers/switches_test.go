@@ -22,6 +22,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -461,6 +462,17 @@ func (w *tasks) ofVolumes() map[string]task {
 		}, func(ctx context.Context) (bool, error) {
 			absent, err := func() (bool, error) { _, err := claims.Get(ctx, "brings-v", metav1.GetOptions{}); return gone(err) }()
 			return !absent && err == nil, err
+		}},
+		catalog.AttributesProtection: {func() error {
+			classes := w.client.StorageV1().VolumeAttributesClasses()
+			_, err := classes.Create(ctx, &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: "goes"}, DriverName: "example.com", Parameters: map[string]string{"a": "b"}}, metav1.CreateOptions{})
+			if err != nil {
+				return err
+			}
+			return classes.Delete(ctx, "goes", metav1.DeleteOptions{})
+		}, func(ctx context.Context) (bool, error) {
+			_, err := w.client.StorageV1().VolumeAttributesClasses().Get(ctx, "goes", metav1.GetOptions{})
+			return gone(err)
 		}},
 		catalog.VolumeProtection: {func() error {
 			_, err := volumes.Create(ctx, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "goes"}, Spec: corev1.PersistentVolumeSpec{

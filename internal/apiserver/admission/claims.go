@@ -18,13 +18,14 @@ import (
 	"monopod.dev/monopod/internal/pods"
 )
 
-// The finalizers of volumes and claims, which a controller takes away when nothing uses them any more.
+// The finalizers of volumes, claims and classes of volumes' attributes, which a controller takes away when nothing uses them any more.
 const (
-	VolumeFinalizer = "kubernetes.io/pv-protection"
-	ClaimFinalizer  = "kubernetes.io/pvc-protection"
+	VolumeFinalizer     = "kubernetes.io/pv-protection"
+	ClaimFinalizer      = "kubernetes.io/pvc-protection"
+	AttributesFinalizer = "kubernetes.io/vac-protection"
 )
 
-// InUse keeps new volumes and claims from going while something uses them.
+// InUse keeps new volumes, claims and classes of attributes from going while something uses them.
 type InUse struct{}
 
 var _ admission.MutationInterface = InUse{}
@@ -47,6 +48,8 @@ func (InUse) Admit(_ context.Context, a admission.Attributes, _ admission.Object
 		protect(&obj.ObjectMeta, VolumeFinalizer)
 	case *corev1.PersistentVolumeClaim:
 		protect(&obj.ObjectMeta, ClaimFinalizer)
+	case *storagev1.VolumeAttributesClass:
+		protect(&obj.ObjectMeta, AttributesFinalizer)
 	}
 	return nil
 }

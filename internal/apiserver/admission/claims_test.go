@@ -55,6 +55,7 @@ func TestInUse(t *testing.T) {
 		{&corev1.PersistentVolume{}, "", "kubernetes.io/pv-protection"},
 		{&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{"a/b"}}}, "", "a/b,kubernetes.io/pvc-protection"},
 		{&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{ClaimFinalizer}}}, "", "kubernetes.io/pvc-protection"},
+		{&storagev1.VolumeAttributesClass{}, "", "kubernetes.io/vac-protection"},
 		{&corev1.PersistentVolumeClaim{}, "status", ""},
 		{&corev1.Pod{}, "", ""},
 	} {

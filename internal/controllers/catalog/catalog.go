@@ -63,6 +63,8 @@ const (
 	VolumeProtection = "pv-protection"
 	// EphemeralVolume makes the claims that pods bring along.
 	EphemeralVolume = "ephemeral-volume"
+	// AttributesProtection keeps classes of volumes' attributes while somebody names them.
+	AttributesProtection = "volumeattributesclass-protection"
 	// IngressClass tells of ingresses that no controller can take.
 	IngressClass = "ingress-class"
 )
@@ -117,6 +119,7 @@ func All() []Controller {
 		{Name: ClaimProtection, Roles: []string{role + "pvc-protection-controller"}},
 		{Name: VolumeProtection, Roles: []string{role + "pv-protection-controller"}},
 		{Name: EphemeralVolume, Roles: []string{role + "ephemeral-volume-controller"}},
+		{Name: AttributesProtection, Roles: []string{role + "volumeattributesclass-protection-controller"}},
 		{Name: IngressClass, Rights: []Right{{"list watch", "networking.k8s.io", "ingresses ingressclasses"}}},
 	}
 }

@@ -343,3 +343,25 @@ func TestMany(t *testing.T) {
 		return len(given) == n
 	}, func() string { return fmt.Sprintf("of %d claims these are bound: %v", n, given) }, claimsResource, ns)
 }
+
+// BenchmarkBinding binds claims to volumes that are there already.
+func BenchmarkBinding(b *testing.B) {
+	w := start(b)
+	for i := range b.N {
+		w.volume(fmt.Sprintf("v%d", i))
+		w.claim(fmt.Sprintf("c%d", i))
+	}
+	watch, err := w.claims.Watch(b.Context(), metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer watch.Stop()
+	b.ResetTimer()
+	w.Control(catalog.VolumeBinding)
+	for bound := map[string]bool{}; len(bound) < b.N; {
+		if c, ok := (<-watch.ResultChan()).Object.(*corev1.PersistentVolumeClaim); ok && c.Status.Phase == corev1.ClaimBound {
+			bound[c.Name] = true
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "claims/s")
+}

@@ -1,6 +1,7 @@
-// Package volumeprotection says when a volume or a claim that is deleted may go: not while a pod has the claim, and not while the volume is bound.
+// Package volumeprotection says when a volume, a claim or a class of volumes' attributes that is deleted may go: not while a pod has the claim, the volume is
+// bound, or somebody names the class.
 //
-// Its decisions are pure, and are those of Kubernetes' controllers of the protection of both. What keeps an object is a finalizer that the API server gives to
+// Its decisions are pure, and are those of Kubernetes' controllers of their protection. What keeps an object is a finalizer that the API server gives to
 // each new one.
 package volumeprotection
 
@@ -18,6 +19,8 @@ import (
 const (
 	VolumeFinalizer = "kubernetes.io/pv-protection"
 	ClaimFinalizer  = "kubernetes.io/pvc-protection"
+	// AttributesFinalizer is of classes of volumes' attributes.
+	AttributesFinalizer = "kubernetes.io/vac-protection"
 )
 
 // Verb is what is to be done about an object's finalizer.
@@ -42,6 +45,11 @@ func Claim(claim *corev1.PersistentVolumeClaim, all []*corev1.Pod) Verb {
 	return verb(&claim.ObjectMeta, ClaimFinalizer, func() bool {
 		return slices.ContainsFunc(all, func(p *corev1.Pod) bool { return Keeps(p, claim) })
 	})
+}
+
+// ofAttributes decides about a class of attributes. Before it is released, whether it is used is asked of the store.
+func ofAttributes(m *metav1.ObjectMeta, used bool) Verb {
+	return verb(m, AttributesFinalizer, func() bool { return used })
 }
 
 func verb(m *metav1.ObjectMeta, finalizer string, used func() bool) Verb {

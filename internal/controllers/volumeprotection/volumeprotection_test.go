@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -55,4 +56,33 @@ func TestProtection(t *testing.T) {
 		t.Fatal(err)
 	}
 	api.AwaitGone(resource, "", "v")
+}
+
+// TestAttributes: a class of volumes' attributes that is deleted goes when nobody names it any more.
+func TestAttributes(t *testing.T) {
+	api := apitest.Start(t)
+	api.Control(catalog.AttributesProtection, catalog.ClaimProtection)
+	ctx, claims, classes := t.Context(), api.Client.CoreV1().PersistentVolumeClaims("default"), api.Client.StorageV1().VolumeAttributesClasses()
+	_, err := classes.Create(ctx, &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: "gold"}, DriverName: "example.com", Parameters: map[string]string{"a": "b"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = claims.Create(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeAttributesClassName: new("gold"),
+		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := classes.Delete(ctx, "gold", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	resource := storagev1.SchemeGroupVersion.WithResource("volumeattributesclasses")
+	api.Await(resource, "", "gold", "one that stays", func(o *metav1.PartialObjectMetadata) bool {
+		return o != nil && o.DeletionTimestamp != nil && slices.Contains(o.Finalizers, volumeprotection.AttributesFinalizer)
+	})
+	if err := claims.Delete(ctx, "c", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	api.AwaitGone(resource, "", "gold")
 }

@@ -304,7 +304,8 @@ func TestCollision(t *testing.T) {
 	}
 }
 
-// TestRestarts: controllers that end at any moment, and begin anew, keep to the order of their pods, while many sets roll at once.
+// TestRestarts: controllers that end at any moment, and begin anew, keep to the order of their pods, while many sets roll at once. Members keep their claims, and
+// those of members that scaling down deletes go.
 func TestRestarts(t *testing.T) {
 	const many, replicas = 12, 3
 	w := newWorld(t)
@@ -320,8 +321,13 @@ func TestRestarts(t *testing.T) {
 		watchOrder(t, events)
 	}()
 	for i := range many {
-		w.set(fmt.Sprint("web", i), replicas, "one")
+		w.set(fmt.Sprint("web", i), replicas, "one", claiming, func(set *appsv1.StatefulSet) {
+			set.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
+				WhenDeleted: appsv1.DeletePersistentVolumeClaimRetentionPolicyType, WhenScaled: appsv1.DeletePersistentVolumeClaimRetentionPolicyType,
+			}
+		})
 	}
+	first := map[types.UID]bool{}
 	for _, image := range []string{"one", "two", "three"} {
 		for i := range many {
 			w.image(fmt.Sprint("web", i), image)
@@ -336,16 +342,41 @@ func TestRestarts(t *testing.T) {
 			name := fmt.Sprint("web", i)
 			w.rolled(name)
 			w.expect(name, fmt.Sprintf("%[1]s-0:%[2]s %[1]s-1:%[2]s %[1]s-2:%[2]s", name, image))
+			w.awaitClaims(name, fmt.Sprintf("data-%[1]s-0:StatefulSet data-%[1]s-1:StatefulSet data-%[1]s-2:StatefulSet", name))
 		}
 		stop()
+		all, err := w.Client.CoreV1().PersistentVolumeClaims(w.namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range all.Items {
+			if image != "one" && !first[all.Items[i].UID] {
+				t.Errorf("claim %s is not the one of before", all.Items[i].Name)
+			}
+			first[all.Items[i].UID] = true
+		}
 	}
 	for i := range many {
 		if numbers, _ := w.history(fmt.Sprint("web", i)); fmt.Sprint(numbers) != "[1:one 2:two 3:three]" {
 			t.Errorf("history of web%d: %s", i, numbers)
 		}
 	}
-	cancel()
+	cancel() // who is too many goes while others are ready, and is not looked for again
 	<-watched
+	for i := range many {
+		w.patch(fmt.Sprint("web", i), `{"spec":{"replicas":1}}`)
+	}
+	for range 10 {
+		stop := w.Control(append(ours, catalog.GarbageCollector, catalog.ClaimProtection)...)
+		<-time.After(rand.N(300 * time.Millisecond))
+		stop()
+	}
+	w.Control(append(ours, catalog.GarbageCollector, catalog.ClaimProtection)...)
+	for i := range many {
+		name := fmt.Sprint("web", i)
+		w.rolled(name)
+		w.awaitClaims(name, fmt.Sprintf("data-%s-0:StatefulSet", name))
+	}
 }
 
 // watchOrder fails a test where a pod is made before all lower ones are ready, or goes while another one is missing that was there.
@@ -373,6 +404,15 @@ func watchOrder(t *testing.T, events watch.Interface) {
 			}
 		}
 	}
+}
+
+// claiming gives a set's members a claim.
+func claiming(set *appsv1.StatefulSet) {
+	set.Spec.Template.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+	set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
+	}}}
 }
 
 // claims are those of a set with the kinds of their owners, by their names.
@@ -405,13 +445,7 @@ func TestClaimsOfMembers(t *testing.T) {
 	w := newWorld(t)
 	w.Agent(all)
 	w.Control(append(ours, catalog.GarbageCollector, catalog.ClaimProtection)...)
-	set := w.set("web", 3, "one", func(set *appsv1.StatefulSet) {
-		set.Spec.Template.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
-		set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
-		}}}
-	})
+	set := w.set("web", 3, "one", claiming)
 	if c := set.Spec.VolumeClaimTemplates[0]; c.Status.Phase != corev1.ClaimPending || c.Spec.VolumeMode == nil {
 		t.Errorf("the template is %+v", c)
 	}

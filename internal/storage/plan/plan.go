@@ -94,7 +94,7 @@ func VolumeName(claim *corev1.PersistentVolumeClaim) string { return "pvc-" + st
 // Decide decides about one volume.
 func Decide(s Seen) Decision {
 	switch {
-	case s.Record != nil && s.Record.Phase == Deleting:
+	case s.Record != nil && s.Record.Phase == Deleting && !s.restored():
 		return Decision{Verb: Remove} // which was decided before; only the rest of it is left
 	case s.Volume != nil && !s.ours():
 		if s.Record != nil && s.Record.Phase == Creating {
@@ -111,6 +111,11 @@ func Decide(s Seen) Decision {
 		return Decision{Verb: Undo}
 	}
 	return Decision{Verb: Stray}
+}
+
+// restored says whether a volume whose removal has begun is one that nobody deletes, as after a return to an earlier state of the API: what is still there of it stays.
+func (s Seen) restored() bool {
+	return s.Volume != nil && s.ours() && s.Volume.DeletionTimestamp == nil && !s.Missing
 }
 
 // ours says whether the volume is one that was made here.
@@ -147,7 +152,7 @@ func (s Seen) volume() Decision {
 		return Decision{}
 	case s.Record == nil || s.Missing:
 		return Decision{Verb: Lost}
-	case s.Record.Phase == Creating:
+	case s.Record.Phase != Ready:
 		return Decision{Verb: Confirm}
 	case s.grows():
 		return Decision{Verb: Grow}

@@ -103,7 +103,8 @@ func (i image) Attach(_ context.Context, v Volume) error {
 	if v.Block {
 		return i.device(v)
 	}
-	if err := os.Mkdir(v.Data, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	// Its mode tells an agent that nothing is mounted there, should that fail: no pod gets the empty directory for its volume.
+	if err := os.Mkdir(v.Data, 0); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if mounted, err := mount.Is(v.Data); mounted || err != nil {

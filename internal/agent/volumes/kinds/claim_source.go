@@ -108,6 +108,9 @@ func (l *local) make(ctx context.Context, dir string) error {
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
+		if err := l.notMounted(fd, &st); err != nil {
+			return err
+		}
 	case unix.S_IFBLK:
 		return fmt.Errorf("path %q of the local volume %s is a block device: mount its file system, and make a volume of the directory, or one with volumeMode Block", l.path(), l.volume.Name)
 	default:
@@ -122,6 +125,19 @@ func (l *local) make(ctx context.Context, dir string) error {
 		return err
 	}
 	return l.attach(made, dir)
+}
+
+// notMounted refuses an empty directory that nobody may look into (mode 0): by that whoever mounts a volume there, as our own provisioner does images, says that it is not mounted. A pod would
+// take it for its volume and begin anew.
+func (l *local) notMounted(fd int, st *unix.Stat_t) error {
+	if st.Mode&0o7777 != 0 {
+		return nil
+	}
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err == nil && len(entries) == 0 {
+		err = fmt.Errorf("path %q of the local volume %s is an empty directory with the mode 0: what belongs there is not mounted", l.path(), l.volume.Name)
+	}
+	return err
 }
 
 // giveToGroup gives the volume's files to the pod's group, before anybody of the pod sees them. While other pods of the node have it, it stays as it is for them.

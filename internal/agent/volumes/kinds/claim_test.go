@@ -226,8 +226,14 @@ func TestClaimRefused(t *testing.T) {
 		"not known yet": {func(w *world, _ *Volume) {
 			w.volume.Spec.NodeAffinity, w.kind.cfg.Node = affine("here"), func() *v1.Node { return nil }
 		}, "the labels of the node are not known yet"},
-		"no directory":    {func(w *world, _ *Volume) { w.volume.Spec.Local.Path = "/not/there" }, `path "/not/there" of the local volume pv does not exist on this node`},
-		"a file":          {func(w *world, _ *Volume) { w.volume.Spec.Local.Path += "/kept" }, "is neither a directory nor a block device"},
+		"no directory": {func(w *world, _ *Volume) { w.volume.Spec.Local.Path = "/not/there" }, `path "/not/there" of the local volume pv does not exist on this node`},
+		"a file":       {func(w *world, _ *Volume) { w.volume.Spec.Local.Path += "/kept" }, "is neither a directory nor a block device"},
+		"not mounted": {func(w *world, _ *Volume) {
+			w.volume.Spec.Local.Path += "/bare"
+			if err := os.Mkdir(w.volume.Spec.Local.Path, 0); err != nil {
+				w.t.Fatal(err)
+			}
+		}, "is an empty directory with the mode 0: what belongs there is not mounted"},
 		"an odd option":   {func(w *world, _ *Volume) { w.volume.Spec.MountOptions = []string{"noatime", "nouuid"} }, `mountOptions ["nouuid"] of the local volume pv`},
 		"a block volume":  {func(w *world, _ *Volume) { w.volume.Spec.VolumeMode = &block }, "volume v has volumeMode Block, but is specified in volumeMounts"},
 		"as a device":     {func(_ *world, v *Volume) { asDevice(v) }, "volume v has volumeMode Filesystem, but is specified in volumeDevices"},

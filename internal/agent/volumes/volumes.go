@@ -245,7 +245,7 @@ func (m *Manager) Release(ctx context.Context, uid types.UID) error {
 }
 
 // forget drops what is on record of volumes that are gone.
-func (m *Manager) forget(uid string) error {
+func (m *Manager) forget(uid types.UID) error {
 	return errors.Join(claims.Forget(m.podDir(uid)), m.forgetKinds(uid))
 }
 

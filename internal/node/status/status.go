@@ -136,7 +136,7 @@ func (t *Teller) Status(ctx context.Context) protocol.Status {
 				d.Begun.Format(time.RFC3339))})
 		}
 	}
-	t.storage(&s)
+	t.storage(ctx, &s)
 	if t.DNS != nil && t.DNS.Problem != nil {
 		s.Problems = append(s.Problems, protocol.Problem{About: "dns", Message: t.DNS.Problem.Error()})
 	}

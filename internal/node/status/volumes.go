@@ -28,7 +28,7 @@ type Volumes interface {
 }
 
 // storage says what is wrong with volumes.
-func (t *Teller) storage(s *protocol.Status) {
+func (t *Teller) storage(ctx context.Context, s *protocol.Status) {
 	if t.Storage == nil {
 		return
 	}
@@ -41,7 +41,7 @@ func (t *Teller) storage(s *protocol.Status) {
 	if t.Storage.Volumes == nil {
 		return
 	}
-	for _, v := range t.Storage.Volumes.Report(context.Background(), false) {
+	for _, v := range t.Storage.Volumes.Report(ctx, false) {
 		switch v.State {
 		case storage.Missing:
 			about("the volume of %s is not there: %s; bring it back (is its disk mounted?), or delete the claim", v.Record.Claim, v.Path)

@@ -51,15 +51,15 @@ type fsInfo struct {
 
 // qgroupLimit sets the limits of a quota group (struct btrfs_ioctl_qgroup_limit_args). Group 0 is that of the subvolume that the file is in.
 type qgroupLimit struct {
-	group                                    uint64
-	flags, maxReferenced, maxExclusive, _, _ uint64
+	_                             uint64
+	flags, maxReferenced, _, _, _ uint64
 }
 
 // qgroupLimitReferenced is the flag of maxReferenced.
 const qgroupLimitReferenced = 1
 
-// qgroupCreate makes or removes a quota group (struct btrfs_ioctl_qgroup_create_args).
-type qgroupCreate struct{ create, group uint64 }
+// qgroupCreate removes a quota group (struct btrfs_ioctl_qgroup_create_args, whose field create is 0).
+type qgroupCreate struct{ _, group uint64 }
 
 // fsXattr is what a file inherits to others (struct fsxattr).
 type fsXattr struct {
@@ -72,10 +72,10 @@ const projectInherits = 0x200
 
 // diskQuota is the quota of an id (struct if_dqblk). Limits are of 1024 bytes each, the space of one.
 type diskQuota struct {
-	hard, soft, space uint64
-	_, _, _, _, _     uint64
-	valid             uint32
-	_                 uint32
+	hard, _, space uint64
+	_, _, _, _, _  uint64
+	valid          uint32
+	_              uint32
 }
 
 // quotaLimits: hard and soft are set (QIF_BLIMITS).

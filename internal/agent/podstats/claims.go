@@ -76,7 +76,7 @@ func (c *claimed) measure(ctx context.Context, podsDir string, records map[strin
 	defer cancel()
 	at := map[types.UID]string{}
 	for dir, r := range records {
-		if r.Mounted {
+		if r.Mounted && !r.Pending {
 			at[r.VolumeUID] = dir
 		}
 	}

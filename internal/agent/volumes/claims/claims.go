@@ -47,6 +47,8 @@ type Record struct {
 	Mounted bool `json:"mounted,omitempty"`
 	// Block: it is a block device, which containers get as such.
 	Block bool `json:"block,omitempty"`
+	// Pending: the pod is to have it, and it has not been made yet, so that no container of the pod has seen it. Records of before this was written have none, and count as made.
+	Pending bool `json:"pending,omitempty"`
 	// ReadOnly: no container may write to it.
 	ReadOnly bool `json:"readOnly,omitempty"`
 }

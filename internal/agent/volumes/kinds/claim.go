@@ -18,6 +18,7 @@ import (
 	"monopod.dev/monopod/internal/agent/objects"
 	"monopod.dev/monopod/internal/agent/volumes/claims"
 	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/kit/keyed"
 )
 
 // claim is the volume that a claim is bound to: one that the pod names, or one that is made along with the pod.
@@ -31,6 +32,9 @@ type claim struct {
 	servers *nfsServers
 
 	mu sync.Mutex // held from the look at who has a volume until it is on record who has it
+	// making is held, by the UID of a local volume, from the look at who has it until it is on record that a pod has it as a whole: pods that start together have it one after another, and none
+	// before its files were given to the group of the one before.
+	making keyed.Lock[types.UID]
 }
 
 // Facts implements Kind.
@@ -45,8 +49,14 @@ func placeOf(dir string) (pod, name string) {
 // somebody has deleted the claim meanwhile.
 func (c *claim) Setup(ctx context.Context, v *Volume) error {
 	pod, name := placeOf(v.Dir)
-	if r, err := claims.Read(pod, name); err == nil && inPlace(v.Dir, r) == nil {
+	before, err := claims.Read(pod, name)
+	known := err == nil
+	there := known && inPlace(v.Dir, before) == nil
+	switch {
+	case there && !before.Pending:
 		return nil
+	case there && before.Mounted: // an agent got no further
+		return c.making.Do(ctx, before.VolumeUID, func() error { return made(pod, name, before) })
 	}
 	b, err := c.bound(ctx, v)
 	if err != nil {
@@ -56,10 +66,39 @@ func (c *claim) Setup(ctx context.Context, v *Volume) error {
 	if err != nil {
 		return err
 	}
-	if err := c.take(pod, name, b, source.record()); err != nil {
+	r := b.onRecord(source.record())
+	// What was made before is so still for others, though it is not in its place.
+	r.Pending = !known || before.Pending || before.VolumeUID != r.VolumeUID
+	if r.Source == claims.Local && r.Mounted {
+		unlock, err := c.making.Lock(ctx, r.VolumeUID)
+		if err != nil {
+			return fmt.Errorf("volume %s is being made for another pod: %w", r.Volume, err)
+		}
+		defer unlock()
+	}
+	if err := c.take(pod, name, b, r); err != nil {
 		return err
 	}
-	return source.make(ctx, v.Dir)
+	if err := source.make(ctx, v.Dir); err != nil {
+		return err
+	}
+	return made(pod, name, r)
+}
+
+// made puts on record that the pod has the volume as a whole.
+func made(pod, name string, r claims.Record) error {
+	if !r.Pending {
+		return nil
+	}
+	r.Pending = false
+	return claims.Write(pod, name, r)
+}
+
+// onRecord adds the names of the objects to a record, and whether the pod may only read.
+func (b *bound) onRecord(r claims.Record) claims.Record {
+	r.Namespace, r.Claim, r.ClaimUID = b.claim.Namespace, b.claim.Name, b.claim.UID
+	r.Volume, r.VolumeUID, r.ReadOnly = b.volume.Name, b.volume.UID, r.ReadOnly || b.mayOnly
+	return r
 }
 
 // source is what a claim's volume is made from.
@@ -180,12 +219,10 @@ func (b *bound) once() bool {
 
 // take puts on record that the pod has the volume, unless another one has it that wants to have it alone.
 func (c *claim) take(pod, name string, b *bound, r claims.Record) error {
-	r.Namespace, r.Claim, r.ClaimUID = b.claim.Namespace, b.claim.Name, b.claim.UID
-	r.Volume, r.VolumeUID, r.ReadOnly = b.volume.Name, b.volume.UID, r.ReadOnly || b.mayOnly
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if b.once() {
-		switch had, err := hadByOthers(pod, r.VolumeUID); {
+		switch had, err := hadByOthers(pod, r.VolumeUID, func(claims.Record) bool { return true }); {
 		case err != nil:
 			return err
 		case had:
@@ -195,8 +232,8 @@ func (c *claim) take(pod, name string, b *bound, r claims.Record) error {
 	return claims.Write(pod, name, r)
 }
 
-// hadByOthers says whether another pod of the node has the volume.
-func hadByOthers(pod string, volume types.UID) (bool, error) {
+// hadByOthers says whether another pod of the node has the volume, by a record that counts.
+func hadByOthers(pod string, volume types.UID, counts func(claims.Record) bool) (bool, error) {
 	entries, err := os.ReadDir(filepath.Dir(pod))
 	if err != nil {
 		return false, err
@@ -206,7 +243,7 @@ func hadByOthers(pod string, volume types.UID) (bool, error) {
 			continue
 		}
 		for _, other := range claims.All(filepath.Join(filepath.Dir(pod), e.Name())) {
-			if other.VolumeUID == volume {
+			if other.VolumeUID == volume && counts(other) {
 				return true, nil
 			}
 		}

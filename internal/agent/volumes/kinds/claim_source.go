@@ -140,7 +140,8 @@ func (l *local) notMounted(fd int, st *unix.Stat_t) error {
 	return err
 }
 
-// giveToGroup gives the volume's files to the pod's group, before anybody of the pod sees them. While other pods of the node have it, it stays as it is for them.
+// giveToGroup gives the volume's files to the pod's group, before anybody of the pod sees them. While other pods of the node have it, it stays as it is for them;
+// those that are to have it have seen nothing of it yet. The caller has the volume's lock.
 func (l *local) giveToGroup(ctx context.Context, made *mount.Detached, dir string) error {
 	gid := fsGroup(l.pod)
 	if gid < 0 || l.mayOnly {
@@ -155,7 +156,7 @@ func (l *local) giveToGroup(ctx context.Context, made *mount.Detached, dir strin
 		return err
 	}
 	pod, _ := placeOf(dir)
-	if shared, err := hadByOthers(pod, l.volume.UID); err != nil || shared {
+	if shared, err := hadByOthers(pod, l.volume.UID, func(r claims.Record) bool { return !r.Pending }); err != nil || shared {
 		return errors.Join(err, l.tellShared(root, gid))
 	}
 	err = giveToGroup(ctx, root, gid, func(files int) {

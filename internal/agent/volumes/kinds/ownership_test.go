@@ -1,11 +1,13 @@
 package kinds
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -111,5 +113,72 @@ func TestFSGroupLeaves(t *testing.T) {
 		if got := ownersOf(t, w.data); !slices.Equal(got, before) {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// TestFSGroupTogether: of pods that start together the first one has the volume given to the group, before any of them has it, whatever the others have on record by then.
+func TestFSGroupTogether(t *testing.T) {
+	w := newWorld(t)
+	var all []*Volume
+	for _, uid := range []string{"one", "two", "three"} {
+		v := w.pod(uid)
+		v.Pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: new(int64(4242))}
+		all = append(all, v)
+		// Each is on record already, as if all had got so far at once.
+		r := claims.Record{Volume: "pv", VolumeUID: "pv-uid", Source: claims.Local, Path: w.data, Mounted: true, Pending: true}
+		if err := claims.Write(filepath.Join(w.pods, uid), "v", r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	errs := make(chan error)
+	for _, v := range all {
+		go func() {
+			err := w.kind.Setup(t.Context(), v)
+			var st unix.Stat_t
+			if err == nil {
+				err = unix.Stat(filepath.Join(v.Dir, "kept"), &st)
+			}
+			if err == nil && (st.Gid != 4242 || st.Mode&groupMode != groupMode) {
+				err = fmt.Errorf("%s was set up with files of the group %d, mode %o", v.Dir, st.Gid, st.Mode)
+			}
+			errs <- err
+		}()
+	}
+	for range all {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	for _, uid := range []string{"one", "two", "three"} {
+		if r, err := claims.Read(filepath.Join(w.pods, uid), "v"); err != nil || r.Pending {
+			t.Errorf("on record is %+v, %v", r, err)
+		}
+	}
+}
+
+// TestFSGroupAwaited: while a volume is made for a pod another one waits for it, no longer than it may; and a volume that an agent made and did not put on record as made is so.
+func TestFSGroupAwaited(t *testing.T) {
+	w := newWorld(t)
+	unlock := w.kind.making.Wait("pv-uid")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	v := w.pod("u")
+	if err := w.kind.Setup(ctx, v); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "volume pv is being made for another pod") {
+		t.Errorf("got %v", err)
+	}
+	unlock()
+	w.setUp(v)
+	r, err := claims.Read(filepath.Join(w.pods, "u"), "v")
+	if err != nil || r.Pending {
+		t.Fatalf("on record is %+v, %v", r, err)
+	}
+	r.Pending = true
+	if err := claims.Write(filepath.Join(w.pods, "u"), "v", r); err != nil {
+		t.Fatal(err)
+	}
+	asked := w.asked
+	w.setUp(v)
+	if r, err = claims.Read(filepath.Join(w.pods, "u"), "v"); err != nil || r.Pending || w.asked != asked {
+		t.Errorf("on record is %+v, %v, asked for %d objects", r, err, w.asked-asked)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/node/status"
 	"monopod.dev/monopod/internal/storage"
+	"monopod.dev/monopod/internal/storage/hold"
 )
 
 // storageRole makes volumes for claims. A node works without it: then claims of its classes wait, and the status says why.
@@ -30,6 +31,9 @@ func (s *storageRole) log() *slog.Logger { return s.Log.With("role", "storage") 
 
 // open has the volumes there that pods have, before any is started. It never fails.
 func (s *storageRole) open(ctx context.Context) error {
+	if err := hold.Forget(config.StorageDir(s.Config)); err != nil {
+		s.log().ErrorContext(ctx, "block devices of volumes may be others than before the start of the machine", "error", err)
+	}
 	p, err := storage.New(storage.Config{Dir: config.StorageDir(s.Config), NodeName: s.Config.NodeName, Log: s.log()})
 	if err != nil {
 		s.problem = err

@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -62,17 +64,24 @@ func (i image) Make(ctx context.Context, v Volume) error {
 	return atomicfile.SyncDir(v.Data)
 }
 
-// file makes the file. It has its name when it is whole.
+// file makes the file. It has its name when it is whole. It is a new one each time: what a killed attempt has left may still be written to by its mkfs.
 func (i image) file(ctx context.Context, v Volume) error {
 	next := i.path(v) + ".new"
-	f, err := os.OpenFile(next, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(next, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	err = unix.Fallocate(int(f.Fd()), 0, 0, v.Size)
+	if err = inPlace(f); err == nil {
+		err = reserve(f, v.Size)
+	}
 	if err == nil && !v.Block {
-		err = format(ctx, next)
+		if err = format(ctx, f); err == nil {
+			err = unix.Fallocate(int(f.Fd()), 0, 0, v.Size) // where mkfs wants zeros it may leave holes
+		}
 	}
 	if err == nil {
 		err = f.Sync()
@@ -87,9 +96,14 @@ func (i image) file(ctx context.Context, v Volume) error {
 	return atomicfile.SyncDir(v.Dir)
 }
 
-// format makes a file system in a file, and gives none of the file's room back.
-func format(ctx context.Context, path string) error {
-	out, err := exec.CommandContext(ctx, mkfs, "-q", "-F", "-m", "0", "-E", "nodiscard,lazy_itable_init=1", path).CombinedOutput()
+// format makes a file system in a file, and gives none of the file's room back. Its blocks are those of large file systems whatever its size, since it may grow.
+func format(ctx context.Context, f *os.File) error {
+	runtime.LockOSThread() // the child is killed when the thread ends that has started it
+	defer runtime.UnlockOSThread()
+	cmd := exec.CommandContext(ctx, mkfs, "-q", "-F", "-b", "4096", "-m", "0", "-E", "nodiscard,lazy_itable_init=1", "/proc/self/fd/3") // this file, whatever has its name by then
+	cmd.ExtraFiles = []*os.File{f}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s: %w: %s", mkfs, err, strings.TrimSpace(string(out)))
 	}
@@ -110,7 +124,7 @@ func (i image) Attach(_ context.Context, v Volume) error {
 	if mounted, err := mount.Is(v.Data); mounted || err != nil {
 		return err
 	}
-	l, err := attachLoop(i.path(v), unix.LO_FLAGS_AUTOCLEAR)
+	l, err := haveLoop(i.path(v), unix.LO_FLAGS_AUTOCLEAR)
 	if err != nil {
 		return err
 	}
@@ -123,26 +137,19 @@ func (i image) Attach(_ context.Context, v Volume) error {
 
 // device has Data be the node of a loop device with the image.
 func (i image) device(v Volume) error {
-	if l, err := i.attached(v); err == nil {
+	l, err := i.attached(v)
+	if err == nil {
 		l.close()
 		return nil
 	}
-	l, err := attachLoop(i.path(v), 0)
-	if err != nil {
+	if !errdefs.IsNotFound(err) && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if l, err = haveLoop(i.path(v), 0); err != nil {
 		return err
 	}
 	defer l.close()
-	next := v.Data + ".new"
-	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := unix.Mknod(next, unix.S_IFBLK|0o600, int(l.device)); err != nil { // a number of a device fits
-		return &os.PathError{Op: "mknod", Path: next, Err: err}
-	}
-	if err := os.Rename(next, v.Data); err != nil {
-		return err
-	}
-	return atomicfile.SyncDir(v.Dir)
+	return put(v.Data, unix.S_IFBLK|0o600, l.device)
 }
 
 // attached is the loop device that a volume has now; errdefs.ErrNotFound: none.
@@ -155,7 +162,22 @@ func (i image) attached(v Volume) (*loop, error) {
 	if v.Block {
 		device = st.Rdev
 	}
-	return loopOf(device, i.path(v))
+	all, err := loopsOf(i.path(v))
+	if err != nil {
+		return nil, err
+	}
+	var is *loop
+	for _, l := range all {
+		if l.device == device {
+			is = l
+		} else {
+			l.close()
+		}
+	}
+	if is == nil {
+		return nil, fmt.Errorf("%s is on no loop device that shows %s: %w", v.Data, i.path(v), errdefs.ErrNotFound)
+	}
+	return is, nil
 }
 
 func (i image) Resize(ctx context.Context, v Volume) error {
@@ -167,10 +189,12 @@ func (i image) Resize(ctx context.Context, v Volume) error {
 		return err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || info.Size() > v.Size {
-		return err // it never shrinks
+	info, err := f.Stat()
+	if err != nil {
+		return err
 	}
-	if err := unix.Fallocate(int(f.Fd()), 0, 0, v.Size); err != nil {
+	size := max(v.Size, info.Size()) // it never shrinks, and what an earlier growth has begun is completed
+	if err := reserve(f, size); err != nil {
 		return fmt.Errorf("enlarge %s: %w", i.path(v), err)
 	}
 	if err := f.Sync(); err != nil {
@@ -187,7 +211,7 @@ func (i image) Resize(ctx context.Context, v Volume) error {
 	if v.Block {
 		return nil
 	}
-	return growExt4(v.Data, v.Size)
+	return growExt4(v.Data, size)
 }
 
 // growExt4 has a mounted file system use so many bytes of its device. One that does so already stays.
@@ -208,23 +232,29 @@ func growExt4(dir string, size int64) error {
 	return nil
 }
 
+// Detach frees each loop device that shows the image: at once, or when the last has let go of it who still has it open or mounted.
 func (i image) Detach(_ context.Context, v Volume) error {
 	if !v.Block {
 		mounted, err := mount.Is(v.Data)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
+		if err == nil && mounted {
+			err = mount.Unmount(v.Data)
 		}
-		if err != nil || !mounted {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		return mount.Unmount(v.Data)
 	}
-	l, err := i.attached(v)
-	if err == nil {
-		defer l.close()
-		err = unix.IoctlSetInt(l.fd, unix.LOOP_CLR_FD, 0)
+	all, err := loopsOf(i.path(v))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	if err != nil && !errdefs.IsNotFound(err) && !errors.Is(err, fs.ErrNotExist) {
+	var errs []error
+	for _, l := range all {
+		if err := unix.IoctlSetInt(l.fd, unix.LOOP_CLR_FD, 0); err != nil && !errors.Is(err, unix.ENXIO) {
+			errs = append(errs, fmt.Errorf("free %s: %w", l.path(), err))
+		}
+		l.close()
+	}
+	if err := errors.Join(errs...); err != nil || !v.Block {
 		return err
 	}
 	if err := os.Remove(v.Data); err != nil && !errors.Is(err, fs.ErrNotExist) {

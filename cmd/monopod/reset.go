@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -37,20 +39,25 @@ command names them and removes nothing. Stop the node first. This cannot be undo
 			if err != nil {
 				return err
 			}
-			return &usageError{fmt.Errorf("this removes the pods, the images and the API's objects in %s and %s%s: repeat it with --yes to do so", c.DataDir, c.RunDir, ofVolumes(had, config.StorageDir(c), volumes))}
+			return &usageError{fmt.Errorf("this removes the pods, the images and the API's objects in %s and %s%s: repeat it with --yes to do so", c.DataDir, c.RunDir, ofVolumes(had, volumes))}
 		}
 		return node.Reset(cmd.Context(), options(c, false), volumes)
 	}
 	return cmd
 }
 
-// ofVolumes says what becomes of the volumes of claims.
-func ofVolumes(claims []string, dir string, removed bool) string {
-	switch {
-	case len(claims) == 0:
+// ofVolumes says what becomes of the volumes of claims, which are known by their directories.
+func ofVolumes(had map[string][]string, removed bool) string {
+	var all []string
+	for _, dir := range slices.Sorted(maps.Keys(had)) {
+		all = append(all, strings.Join(had[dir], ", ")+" in "+dir)
+	}
+	switch claims := strings.Join(all, " and of "); {
+	case len(all) == 0:
 		return ""
 	case removed:
-		return fmt.Sprintf(", and ALL DATA of %s in %s", strings.Join(claims, ", "), dir)
+		return fmt.Sprintf(", and ALL DATA of %s", claims)
+	default:
+		return fmt.Sprintf("; the volumes of %s stay, unless --volumes is given", claims)
 	}
-	return fmt.Sprintf("; the volumes of %s in %s stay, unless --volumes is given", strings.Join(claims, ", "), dir)
 }

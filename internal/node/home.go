@@ -17,6 +17,7 @@ import (
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/proc"
 	"monopod.dev/monopod/internal/host/tree"
+	"monopod.dev/monopod/internal/storage"
 )
 
 // home is where a node lives on the machine: its directories, and the locks in them.
@@ -24,9 +25,8 @@ type home struct {
 	config *v1alpha1.NodeConfiguration
 	// ephemeral: its directories must be new or empty when a process enters, and go when it leaves.
 	ephemeral bool
-	// resetting: a process enters to remove what is there. keep is what stays when it leaves all the same; empty: nothing.
-	resetting bool
-	keep      string
+	// resetting: a process enters to remove what is there. keepVolumes: but for the volumes of claims.
+	resetting, keepVolumes bool
 }
 
 // enter hides this process's memory, makes the node's directories and takes the locks of the parts that it runs.
@@ -78,10 +78,14 @@ func (h *home) leave(unlock func()) error {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 	defer cancel()
 	c := h.config
+	keep, err := h.leaveVolumes(ctx)
+	if err != nil { // who cannot say what is to be kept removes nothing
+		return err
+	}
 	folders, err := ownFolders(c)
 	errs := []error{err, removeKubeconfig(c)}
-	for _, dir := range h.dirs() {
-		errs = append(errs, removeFolder(ctx, dir, h.keep))
+	for _, dir := range []string{c.DataDir, c.RunDir} {
+		errs = append(errs, removeFolder(ctx, dir, keep...))
 	}
 	// The agent removes each pod's logs, and the kubeconfig is gone; the folders themselves go when they are empty, and stay when others use them.
 	for _, dir := range folders {
@@ -99,17 +103,63 @@ func (h *home) dirs() []string {
 	return all
 }
 
-// isWithin says whether a path is dir, or lies in it.
-func isWithin(path, dir string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
+// leaveVolumes removes the volumes of claims, where they are to go, and returns the directories that stay, whatever else goes: what is no volume of this node in
+// them is not the node's. All that is in the data directory of an ephemeral node is: it was empty.
+func (h *home) leaveVolumes(ctx context.Context) (keep []string, err error) {
+	var errs []error
+	for _, dir := range volumeDirs(h.config) {
+		p, err := storage.New(storage.Config{Dir: dir, NodeName: h.config.NodeName})
+		if err == nil {
+			err = p.Clear(ctx, !h.keepVolumes)
+		}
+		errs = append(errs, err)
+		whole := !h.resetting && isOneOf(h.config.DataDir, ancestry(dir))
+		if whole || !h.keepVolumes && isOneOf(dir, ancestry(h.config.DataDir)) {
+			continue // the data directory, which lies among volumes that are gone, goes as ever
+		}
+		keep = append(keep, dir)
+	}
+	return keep, errors.Join(errs...)
+}
+
+// ancestry is a directory and those above it, as the file system knows them: one has several paths where there are links and bind mounts. nil: it is not there.
+func ancestry(dir string) (all []os.FileInfo) {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil
+	}
+	for {
+		if info, err := os.Stat(dir); err == nil {
+			all = append(all, info)
+		}
+		if dir == filepath.Dir(dir) {
+			return all
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// isOneOf says whether a path leads to one of these.
+func isOneOf(path string, all []os.FileInfo) bool {
+	info, err := os.Stat(path)
+	return err == nil && slices.ContainsFunc(all, func(one os.FileInfo) bool { return os.SameFile(one, info) })
+}
+
+// same says whether two paths lead to one directory.
+func same(a, b string) bool {
+	info, err := os.Stat(b)
+	return filepath.Clean(a) == filepath.Clean(b) || err == nil && isOneOf(a, []os.FileInfo{info})
 }
 
 // removeFolder removes a directory of a node, but for what is to be kept: that stays, with all of the directory's entry that it is in. One that somebody has mounted, a disk of its own say, is emptied and stays mounted: what lies below its mount point
 // is not the node's.
-func removeFolder(ctx context.Context, dir, keep string) error {
-	if keep != "" && isWithin(dir, keep) {
-		return nil
+func removeFolder(ctx context.Context, dir string, keep ...string) error {
+	var above []os.FileInfo // what is to be kept, and all that it lies in
+	for _, k := range keep {
+		if isOneOf(k, ancestry(dir)) {
+			return nil
+		}
+		above = append(above, ancestry(k)...)
 	}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,7 +172,7 @@ func removeFolder(ctx context.Context, dir, keep string) error {
 	kept := false
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		if keep != "" && isWithin(keep, path) {
+		if isOneOf(path, above) {
 			kept = true
 			continue
 		}

@@ -13,13 +13,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"time"
 
 	"k8s.io/client-go/rest"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
 	"monopod.dev/monopod/internal/agent"
-	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/kit/podstarts"
 	"monopod.dev/monopod/internal/network/choice"
 	"monopod.dev/monopod/internal/node/status"
@@ -140,15 +140,12 @@ func Agent(ctx context.Context, o Options, kube *rest.Config, cred Credentials) 
 }
 
 // Reset removes all that a node with this configuration has made on the host: its pods, the executor, the network and
-// the directories; volumes: the volumes of claims as well, with all that is in them, which stay otherwise. The node itself must be stopped (its locks say so
-// otherwise). It may be repeated.
+// the directories; volumes: the volumes of claims as well, with all that is in them, which stay otherwise. What else is among them stays in any case. The node
+// itself must be stopped (its locks say so otherwise). It may be repeated.
 func Reset(ctx context.Context, o Options, volumes bool) error {
 	c := *o.Config
 	o.Config, o.Ephemeral = &c, false // the directories need not be empty
-	home := home{config: &c, resetting: true}
-	if had, err := Volumes(&c); !volumes && (len(had) > 0 || err != nil) {
-		home.keep = config.StorageDir(&c)
-	}
+	home := home{config: &c, resetting: true, keepVolumes: !volumes}
 	unlock, err := home.enter(allParts...)
 	if err != nil {
 		return err
@@ -167,7 +164,13 @@ func Reset(ctx context.Context, o Options, volumes bool) error {
 		return err
 	}
 	home.ephemeral = true
-	return home.leave(unlock)
+	err = home.leave(unlock)
+	for _, dir := range volumeDirs(&c) {
+		if _, serr := os.Lstat(dir); serr == nil {
+			p.Log.InfoContext(ctx, "a directory of volumes is not empty; what is in it stays", "directory", dir)
+		}
+	}
+	return err
 }
 
 // remains are the roles that leave something on the host, in the order in which it goes.

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"k8s.io/client-go/rest"
@@ -63,15 +64,38 @@ func (s *storageRole) run(ctx context.Context) error {
 
 // remove takes volumes off the host, and leaves what is in them.
 func (s *storageRole) remove(ctx context.Context) error {
-	p, err := storage.New(storage.Config{Dir: config.StorageDir(s.Config), NodeName: s.Config.NodeName, Log: s.log()})
-	if err != nil {
-		return err
+	var errs []error
+	for _, dir := range volumeDirs(s.Config) {
+		p, err := storage.New(storage.Config{Dir: dir, NodeName: s.Config.NodeName, Log: s.log()})
+		if err == nil {
+			err = p.Detach(ctx)
+		}
+		errs = append(errs, err)
 	}
-	return p.Detach(ctx)
+	return errors.Join(errs...)
 }
 
-// Volumes are the volumes of claims that are on the disk of a node with this configuration, as people know them: by their claims. A directory that is not known as a
-// volume is one by its name.
-func Volumes(c *v1alpha1.NodeConfiguration) ([]string, error) {
-	return storage.Claims(config.StorageDir(c))
+// volumeDirs are the directories in which volumes of claims may be: that of the configuration, and the one that there was before somebody configured one.
+func volumeDirs(c *v1alpha1.NodeConfiguration) []string {
+	dir, first := config.StorageDir(c), *c
+	first.Storage.Directory = ""
+	if usual := config.StorageDir(&first); !same(usual, dir) {
+		return []string{dir, usual}
+	}
+	return []string{dir}
+}
+
+// Volumes are the claims whose volumes are on the disk of a node with this configuration, by the directories that they are in.
+func Volumes(c *v1alpha1.NodeConfiguration) (map[string][]string, error) {
+	all := map[string][]string{}
+	for _, dir := range volumeDirs(c) {
+		claims, err := storage.Claims(dir)
+		if err != nil {
+			return nil, err
+		}
+		if len(claims) > 0 {
+			all[dir] = claims
+		}
+	}
+	return all, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -82,22 +81,6 @@ func New(config Config) (*Provisioner, error) {
 		p.log.Error("a directory among the volumes is left as it is: its record cannot be read", "directory", store.Path(name), "error", err)
 	}
 	return p, nil
-}
-
-// Claims are the claims whose volumes are in a directory, by their names. What is there otherwise goes by its own. It changes nothing.
-func Claims(dir string) (all []string, err error) {
-	store, err := records.Open(dir, nil)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range store.All() {
-		all = append(all, r.Claim.String())
-	}
-	for name := range store.Odd() {
-		all = append(all, store.Path(name))
-	}
-	slices.Sort(all)
-	return all, nil
 }
 
 // Attach has the volumes there that the machine's start has taken away. It is called before pods are started. What cannot be had is told of.

@@ -142,7 +142,9 @@ func Host(v *corev1.PersistentVolume) string {
 // volume is about a volume of ours.
 func (s Seen) volume() Decision {
 	v := s.Volume
-	released := v.Status.Phase == corev1.VolumeReleased && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && s.Claim == nil
+	// One that names no claim by its UID was given back to whoever wants it, with what is in it: its phase is late.
+	given := v.Spec.ClaimRef == nil || v.Spec.ClaimRef.UID == ""
+	released := v.Status.Phase == corev1.VolumeReleased && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && s.Claim == nil && !given
 	switch {
 	case released && (v.DeletionTimestamp == nil || slices.Contains(v.Finalizers, Finalizer)):
 		return Decision{Verb: Remove}

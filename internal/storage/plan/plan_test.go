@@ -87,6 +87,8 @@ func TestDecide(t *testing.T) {
 		"released, and deleted":                            {Seen{Record: recorded(Ready), Volume: deleted(made(corev1.VolumeReleased))}, Remove},
 		"released, and the claim is there":                 {Seen{Record: recorded(Ready), Claim: bound(), Volume: made(corev1.VolumeReleased)}, Leave},
 		"released and retained":                            {Seen{Record: recorded(Ready), Volume: with(made(corev1.VolumeReleased), retained)}, Leave},
+		"released, and given back to any claim":            {Seen{Record: recorded(Ready), Volume: with(made(corev1.VolumeReleased), func(v pv) { v.Spec.ClaimRef = nil })}, Leave},
+		"released, and given back to one name":             {Seen{Record: recorded(Ready), Volume: with(made(corev1.VolumeReleased), func(v pv) { v.Spec.ClaimRef.UID = "" })}, Leave},
 		"retained and deleted":                             {Seen{Record: recorded(Ready), Volume: deleted(with(made(corev1.VolumeReleased), retained))}, Release},
 		"deleted, and never bound":                         {Seen{Record: recorded(Ready), Volume: deleted(made(corev1.VolumeAvailable))}, Release},
 		"deleted while it is bound":                        {Seen{Record: recorded(Ready), Claim: bound(), Volume: deleted(made(corev1.VolumeBound))}, Leave},

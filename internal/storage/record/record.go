@@ -21,6 +21,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"monopod.dev/monopod/internal/host/private"
 	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/kit/atomicfile"
@@ -221,3 +223,16 @@ func (s *Store) Throw(ctx context.Context, name string) error {
 
 // Run removes what was thrown away, until ctx ends.
 func (s *Store) Run(ctx context.Context) error { return s.bin.Run(ctx) }
+
+// Leave removes at once what was thrown away, and then the directory, if nothing is left in it that is not the Store's. One that is a mount point or a link stays.
+func (s *Store) Leave(ctx context.Context) error {
+	if err := tree.Remove(ctx, filepath.Join(s.dir, tree.BinName)); err != nil && !errors.Is(err, unix.ENOTDIR) {
+		return err
+	}
+	switch err := unix.Rmdir(s.dir); {
+	case err == nil, errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EBUSY), errors.Is(err, unix.ENOTDIR):
+		return nil
+	default:
+		return &os.PathError{Op: "rmdir", Path: s.dir, Err: err}
+	}
+}

@@ -291,9 +291,9 @@ func (*claim) Mount(v *Volume) (Source, error) {
 }
 
 // Teardown implements Kind. What was mounted in the volume goes with it, but stays where it was mounted from.
-func (*claim) Teardown(ctx context.Context, l *Left) error {
+func (c *claim) Teardown(ctx context.Context, l *Left) error {
 	if r, err := claims.Read(placeOf(l.Dir)); err == nil && r.Source == claims.NFS {
-		return unmountNFS(ctx, l.Dir)
+		return c.servers.unmount(ctx, r.Path, l.Dir)
 	}
 	for {
 		is, err := mount.IsPoint(l.Dir)

@@ -86,7 +86,7 @@ type Facts struct {
 
 // All are the kinds by name.
 func All(cfg Config) map[pods.VolumeKind]Kind {
-	servers := &nfsServers{negotiate: nfsNegotiate, silent: map[string]bool{}}
+	servers := newNFSServers()
 	ofClaim := &claim{cfg: cfg, servers: servers}
 	return map[pods.VolumeKind]Kind{
 		pods.EmptyDirVolume:    &emptyDir{cfg: cfg},

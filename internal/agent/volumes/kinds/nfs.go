@@ -59,7 +59,10 @@ func (*nfs) Mount(v *Volume) (Source, error) {
 }
 
 // Teardown implements Kind.
-func (*nfs) Teardown(ctx context.Context, l *Left) error { return unmountNFS(ctx, l.Dir) }
+func (n *nfs) Teardown(ctx context.Context, l *Left) error {
+	r, _ := claims.Read(placeOf(l.Dir)) // without it the server is not known
+	return n.servers.unmount(ctx, r.Path, l.Dir)
+}
 
 // nfsOfClaim is the nfs volume of a claim.
 type nfsOfClaim struct {
@@ -102,13 +105,26 @@ func nfsSource(server, dir string) string {
 // nfsPatience is how long a server may take to answer at first.
 const nfsPatience = 90 * time.Second
 
+// How many mounts may wait for the answers of servers at a time, and how many of them for one. The same of what is unmounted: it is more, because a pod that goes waits for it, and because the
+// kernel can be told to give it up.
+const (
+	nfsCalls, nfsCallsOfServer = 64, 8
+	unmounts, unmountsOfServer = 256, 64
+)
+
 // nfsServers mounts what servers have.
 type nfsServers struct {
 	// negotiate is nfsNegotiate, but in tests.
 	negotiate func(source string, options []string) (*mount.Detached, error)
+	// mounts and unmounts are the calls that wait for servers: the mounts by a server's address, since it may have many names, the others by its name.
+	mounts, unmounts *calls
 
 	mu     sync.Mutex      // guards what follows
 	silent map[string]bool // what a server has not answered to yet, though nobody waits for it any more
+}
+
+func newNFSServers() *nfsServers {
+	return &nfsServers{negotiate: nfsNegotiate, mounts: newCalls(nfsCalls, nfsCallsOfServer), unmounts: newCalls(unmounts, unmountsOfServer), silent: map[string]bool{}}
 }
 
 // nfsVersions are those that are tried where the options name none. NFS 3 needs programs of the host for its locks: who wants it says so, with nolock.
@@ -132,7 +148,7 @@ func (s *nfsServers) attach(ctx context.Context, what share, source, dir string)
 	if err != nil {
 		return err
 	}
-	made, err := s.ask(ctx, source, slices.Concat(options, addresses))
+	made, err := s.ask(ctx, addresses[0], source, slices.Concat(options, addresses))
 	if err != nil {
 		return err
 	}
@@ -150,12 +166,16 @@ func (s *nfsServers) attach(ctx context.Context, what share, source, dir string)
 }
 
 // ask has the kernel ask the server, and waits for it as long as ctx lasts. There is one such call a share that nobody waits for.
-func (s *nfsServers) ask(ctx context.Context, source string, options []string) (*mount.Detached, error) {
+func (s *nfsServers) ask(ctx context.Context, server, source string, options []string) (*mount.Detached, error) {
 	s.mu.Lock()
 	busy := s.silent[source]
 	s.mu.Unlock()
 	if busy {
 		return nil, errors.New("the server has not answered to the attempt before")
+	}
+	end, err := s.mounts.begin(ctx, server)
+	if err != nil {
+		return nil, err
 	}
 	type answer struct {
 		made *mount.Detached
@@ -164,6 +184,7 @@ func (s *nfsServers) ask(ctx context.Context, source string, options []string) (
 	answers := make(chan answer, 1)
 	go func() {
 		made, err := s.negotiate(source, options)
+		end()
 		answers <- answer{made, err}
 	}()
 	select {
@@ -242,31 +263,54 @@ func nfsAddresses(ctx context.Context, server string) ([]string, error) {
 // unmountPatience is how long what was written has to reach the server when a volume is unmounted, as with a kubelet.
 const unmountPatience = time.Minute
 
-// unmountNFS takes away what is mounted at a directory. Where the server is silent what waits for it is ended with an error (MNT_FORCE), after a while.
-func unmountNFS(ctx context.Context, dir string) error {
+// unmount takes away what is mounted at a directory. Where the server is silent what waits for it is ended with an error (MNT_FORCE), after a while.
+func (s *nfsServers) unmount(ctx context.Context, source, dir string) error {
 	for {
 		is, err := mount.Listed(dir)
 		if err != nil || !is {
 			return err
 		}
-		done := make(chan error, 1)
-		go func() { done <- mount.Unmount(dir) }()
-		timer := time.NewTimer(unmountPatience)
-		select {
-		case err = <-done:
-		case <-timer.C:
-			// It has no place any more, perhaps, and is not waited for.
-			_ = unix.Unmount(dir, unix.MNT_FORCE|unix.UMOUNT_NOFOLLOW)
-			err = unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-			if errors.Is(err, unix.EINVAL) {
-				err = nil
-			}
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-		timer.Stop()
-		if err != nil {
+		if err := s.unmountOne(ctx, source, dir); err != nil {
 			return fmt.Errorf("unmount %s: %w", dir, err)
 		}
+	}
+}
+
+func (s *nfsServers) unmountOne(ctx context.Context, source, dir string) error {
+	within, cancel := context.WithTimeout(ctx, unmountPatience)
+	defer cancel()
+	server, _, _ := strings.Cut(source, ":/")
+	end, err := s.unmounts.begin(within, server)
+	if err != nil {
+		return err
+	}
+	var running sync.WaitGroup
+	defer func() { go func() { running.Wait(); end() }() }()
+	done := make(chan error, 2)
+	running.Go(func() { done <- mount.Unmount(dir) })
+	select {
+	case err := <-done:
+		return err
+	case <-within.Done():
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	running.Go(func() {
+		// It has no place any more, perhaps, and is not waited for.
+		_ = unix.Unmount(dir, unix.MNT_FORCE|unix.UMOUNT_NOFOLLOW)
+		err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		if errors.Is(err, unix.EINVAL) {
+			err = nil
+		}
+		done <- err
+	})
+	again, cancelAgain := context.WithTimeout(ctx, unmountPatience)
+	defer cancelAgain()
+	select {
+	case err := <-done:
+		return err
+	case <-again.Done():
+		return fmt.Errorf("the server does not answer; it is tried again: %w", again.Err())
 	}
 }

@@ -27,13 +27,14 @@ func TestNFS(t *testing.T) {
 	w := newWorld(t)
 	var asked []string
 	answer := make(chan error, 1)
-	servers := &nfsServers{silent: map[string]bool{}, negotiate: func(source string, options []string) (*mount.Detached, error) {
+	servers := newNFSServers()
+	servers.negotiate = func(source string, options []string) (*mount.Detached, error) {
 		asked = append([]string{source}, options...)
 		if err := <-answer; err != nil {
 			return nil, err
 		}
 		return mount.Filesystem("tmpfs", source, nil)
-	}}
+	}
 	kind := &nfs{servers: servers}
 	v := share4(w.pod("u"))
 	if got, err := kind.Mount(v); err == nil || !strings.Contains(err.Error(), "volume v, 127.0.0.1:/srv/x, is not mounted") {
@@ -44,7 +45,7 @@ func TestNFS(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, want := range []string{"the server does not answer", "the server has not answered to the attempt before"} {
-		if _, err := servers.ask(ctx, "127.0.0.1:/srv/x", nil); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := servers.ask(ctx, "addr=127.0.0.1", "127.0.0.1:/srv/x", nil); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}

@@ -2,6 +2,7 @@ package podstats
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -89,5 +90,16 @@ func TestClaims(t *testing.T) {
 	c.storage.claimed.busy["uid-data"] = true
 	if _, err := c.storage.claimed.one(t.Context(), filepath.Join(pods, "two/volumes/a"), claims.Record{VolumeUID: "uid-data"}); err == nil {
 		t.Error("a silent one is asked again")
+	}
+	// And no more servers than so many, but for the node's own disks.
+	for i := range silentMost {
+		c.storage.claimed.busy[types.UID(fmt.Sprint("silent", i))] = true
+	}
+	at := filepath.Join(pods, "one/volumes/b")
+	if _, err := c.storage.claimed.one(t.Context(), at, claims.Record{VolumeUID: "share", Source: claims.NFS, Path: "server:/share"}); err == nil || c.storage.claimed.busy["share"] {
+		t.Errorf("one server more is asked: %v", err)
+	}
+	if _, err := c.storage.claimed.one(t.Context(), at, claims.Record{VolumeUID: "uid-alone", Source: claims.Local, Path: alone}); err != nil {
+		t.Error(err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	helpers "k8s.io/component-helpers/storage/volume"
 
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/storage/hold"
 	"monopod.dev/monopod/internal/storage/plan"
 )
 
@@ -274,6 +275,9 @@ func (p *Provisioner) undo(ctx context.Context, name string) error {
 		return err
 	}
 	empty, err := p.store.Empty(name)
+	if err == nil && empty && r.Block {
+		empty, err = hold.Blank(p.of(r))
+	}
 	if err != nil {
 		return err
 	}

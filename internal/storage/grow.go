@@ -2,9 +2,11 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod.dev/monopod/internal/kit/failpoint"
@@ -32,21 +34,7 @@ func (p *Provisioner) enlarge(ctx context.Context, s plan.Seen) error {
 		}
 		p.events.Eventf(claim, corev1.EventTypeNormal, "Resizing", "External resizer is resizing volume %s", s.Volume.Name)
 	}
-	r := *s.Record
-	if bytes := plan.Bytes(wants); bytes > r.Size {
-		r.Size = bytes
-		if err := p.fits(r); err != nil {
-			return err
-		}
-		if err := failpoint.Around("storage/grow/record", func() error { return p.store.Put(r) }); err != nil {
-			return err
-		}
-	}
-	h, err := p.holders.Of(r.Hold)
-	if err != nil {
-		return err
-	}
-	if err := failpoint.Around("storage/grow/data", func() error { return h.Resize(ctx, p.of(r)) }); err != nil {
+	if err := p.raise(ctx, s, wants); err != nil {
 		return err
 	}
 	if is := s.Volume.Spec.Capacity[corev1.ResourceStorage]; is.Cmp(wants) < 0 {
@@ -59,10 +47,35 @@ func (p *Provisioner) enlarge(ctx context.Context, s plan.Seen) error {
 			return err
 		}
 	}
-	if claim, err = claims.UpdateStatus(ctx, plan.Resized(claim, wants), metav1.UpdateOptions{}); err != nil {
+	claim, err := claims.UpdateStatus(ctx, plan.Resized(claim, wants), metav1.UpdateOptions{})
+	if err != nil {
 		return unlessGone(err)
 	}
 	p.forget(s.Volume.Name)
 	p.events.Eventf(claim, corev1.EventTypeNormal, "VolumeResizeSuccessful", "Resize volume succeeded")
 	return nil
+}
+
+// raise has the volume hold what is wanted. The record tells of no growth that has failed, or was cut off, for longer than until the next one: what the volume holds
+// for certain is the capacity that its PersistentVolume has, so a claim that wants less again gets that.
+func (p *Provisioner) raise(ctx context.Context, s plan.Seen, wants resource.Quantity) error {
+	old, r := *s.Record, *s.Record
+	old.Size = min(old.Size, plan.Bytes(s.Volume.Spec.Capacity[corev1.ResourceStorage]))
+	if r.Size = max(old.Size, plan.Bytes(wants)); r != *s.Record {
+		if err := p.fits(r); err != nil {
+			return err
+		}
+		if err := failpoint.Around("storage/grow/record", func() error { return p.store.Put(r) }); err != nil {
+			return err
+		}
+	}
+	h, err := p.holders.Of(r.Hold)
+	if err != nil {
+		return err
+	}
+	err = failpoint.Around("storage/grow/data", func() error { return h.Resize(ctx, p.of(r)) })
+	if err != nil && r != old {
+		err = errors.Join(err, p.store.Put(old))
+	}
+	return err
 }

@@ -231,20 +231,27 @@ func TestWhatCannotBeHadIsRefused(t *testing.T) {
 	}
 }
 
+// bound has a claim and its volume be bound to each other.
+func (w *world) bound(claim string, v *corev1.PersistentVolume) {
+	w.Helper()
+	claims := w.Client.CoreV1().PersistentVolumeClaims(namespace)
+	apitest.Patch(w.API, claims, claim, `{"spec":{"volumeName":%q}}`, v.Name)
+	c, err := claims.Get(w.Context(), claim, metav1.GetOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	c.Status.Phase, c.Status.Capacity = corev1.ClaimBound, v.Spec.Capacity
+	if _, err := claims.UpdateStatus(w.Context(), c, metav1.UpdateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	w.phase(v.Name, corev1.VolumeBound)
+}
+
 func TestAClaimGrows(t *testing.T) {
 	w := begin(t)
 	c := w.claim("c")
 	v := w.provisioned(c)
-	apitest.Patch(w.API, w.Client.CoreV1().PersistentVolumeClaims(namespace), "c", `{"spec":{"volumeName":%q}}`, v.Name)
-	c, err := w.Client.CoreV1().PersistentVolumeClaims(namespace).Get(t.Context(), "c", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Status.Phase, c.Status.Capacity = corev1.ClaimBound, v.Spec.Capacity
-	if _, err := w.Client.CoreV1().PersistentVolumeClaims(namespace).UpdateStatus(t.Context(), c, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.phase(v.Name, corev1.VolumeBound)
+	w.bound("c", v)
 	apitest.Patch(w.API, w.Client.CoreV1().PersistentVolumeClaims(namespace), "c", `{"spec":{"resources":{"requests":{"storage":"32Mi"}}}}`)
 	c = apitest.Become(w.API, claimsOf, namespace, w.Client.CoreV1().PersistentVolumeClaims(namespace), "c", "as large as it wants", func(c *corev1.PersistentVolumeClaim) bool {
 		return c.Status.Capacity.Storage().String() == "32Mi"
@@ -255,7 +262,7 @@ func TestAClaimGrows(t *testing.T) {
 	if slices.ContainsFunc(c.Status.Conditions, resizing) || len(c.Status.AllocatedResourceStatuses) > 0 {
 		t.Errorf("the status still tells of a growth: %+v", c.Status)
 	}
-	if v, err = w.Client.CoreV1().PersistentVolumes().Get(t.Context(), v.Name, metav1.GetOptions{}); err != nil || v.Spec.Capacity.Storage().String() != "32Mi" {
+	if v, err := w.Client.CoreV1().PersistentVolumes().Get(t.Context(), v.Name, metav1.GetOptions{}); err != nil || v.Spec.Capacity.Storage().String() != "32Mi" {
 		t.Errorf("the volume has %s, %v", v.Spec.Capacity.Storage(), err)
 	}
 	w.event("c", "VolumeResizeSuccessful")

@@ -20,6 +20,7 @@ import (
 	"monopod.dev/monopod/internal/agent/podspec"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/tree"
+	"monopod.dev/monopod/internal/kit/keyed"
 	"monopod.dev/monopod/internal/pods"
 )
 
@@ -246,17 +247,45 @@ func (m *Manager) ReleaseMounts(uid types.UID, containerName string) error {
 	if err := errors.Join(checkUID(uid), checkElement(containerName)); err != nil {
 		return err
 	}
-	return clearMounts(m.subPathsDir(uid, containerName))
+	return m.places.clear(context.Background(), m.subPathsDir(uid, containerName))
 }
 
-// clearTime bounds how long places of mounts, which hold nothing, take to be removed.
+// clearTime bounds how long places of mounts, which hold nothing, take to be removed; and, once more, how long those who want them cleared wait for it.
 const clearTime = time.Minute
 
-// clearMounts unmounts all below a directory and removes it.
-func clearMounts(dir string) error {
+// places clears places of mounts. What is mounted there may be a part of a share whose server is silent, and the kernel asks the server when it is only looked at: so it is done by a goroutine that is
+// given up, of which there is one a directory.
+type places struct {
+	clearOf func(dir string) error // clearMounts, but in tests
+	turns   keyed.Lock[string]     // held by whoever clears a directory
+}
+
+// clear unmounts all below a directory and removes it; nothing there is no error. Where it fails because somebody is silent, what was begun goes on, and nobody else begins before it has ended.
+func (p *places) clear(ctx context.Context, dir string) error {
 	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, clearTime)
+	defer cancel()
+	unlock, err := p.turns.Lock(ctx, dir)
+	if err != nil {
+		return fmt.Errorf("what is mounted below %s has not answered since it was to be unmounted before; it is tried again: %w", dir, err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer unlock()
+		done <- p.clearOf(dir)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("what is mounted below %s does not answer: %w", dir, ctx.Err())
+	}
+}
+
+// clearMounts unmounts all below a directory, which is there, and removes it.
+func clearMounts(dir string) error {
 	if err := mount.UnmountBelow(dir); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -313,5 +314,36 @@ func TestReadFile(t *testing.T) {
 		if string(got) != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s of %s: %q, %v", c.path, c.volume, got, err)
 		}
+	}
+}
+
+// TestClearSilent: what is mounted for a container and does not answer, such as a part of a silent server's share, is not waited for without an end, and by one thread only.
+func TestClearSilent(t *testing.T) {
+	dir := t.TempDir()
+	began, answer := make(chan struct{}), make(chan error)
+	p := places{clearOf: func(string) error {
+		began <- struct{}{}
+		return <-answer
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-began
+		cancel()
+	}()
+	for _, want := range []string{" does not answer: context canceled", " has not answered since it was to be unmounted before; it is tried again: context canceled"} {
+		if err := p.clear(ctx, dir); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	answer <- nil // to nobody
+	go func() {
+		<-began
+		answer <- nil
+	}()
+	if err := p.clear(t.Context(), dir); err != nil {
+		t.Error(err)
+	}
+	if err := p.clear(t.Context(), filepath.Join(dir, "none")); err != nil {
+		t.Error(err)
 	}
 }

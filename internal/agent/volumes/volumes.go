@@ -65,11 +65,15 @@ type Manager struct {
 	// compared: what the runtime holds of IDs is on record.
 	compared atomic.Bool
 	bin      *tree.Bin // volumes that were released
+	places   places
 }
 
 // New makes a manager; it changes nothing on the host.
 func New(cfg Config) *Manager {
-	return &Manager{cfg: cfg, kinds: kinds.All(cfg.Kinds), bin: tree.NewBin(filepath.Join(cfg.Dir, tree.BinName), cfg.Log)}
+	return &Manager{
+		cfg: cfg, kinds: kinds.All(cfg.Kinds), bin: tree.NewBin(filepath.Join(cfg.Dir, tree.BinName), cfg.Log),
+		places: places{clearOf: clearMounts},
+	}
 }
 
 func (m *Manager) podDir(uid types.UID) string { return filepath.Join(m.cfg.Dir, string(uid)) }
@@ -220,7 +224,7 @@ func (m *Manager) Release(ctx context.Context, uid types.UID) error {
 	if err := checkUID(uid); err != nil {
 		return err
 	}
-	if err := clearMounts(filepath.Join(m.podDir(uid), "subpaths")); err != nil {
+	if err := m.places.clear(ctx, filepath.Join(m.podDir(uid), "subpaths")); err != nil {
 		return err
 	}
 	if err := m.teardown(ctx, uid); err != nil {

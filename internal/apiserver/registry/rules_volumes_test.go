@@ -133,7 +133,7 @@ func TestRulesOfPersistentVolumeClaims(t *testing.T) {
 		"no modes":                 {pvc, "spec: {resources: {requests: {storage: 1Gi}}}", "", "spec.accessModes: Required value: at least 1 access mode is required"},
 		"no size":                  {pvc, "spec: {accessModes: [ReadWriteOnce]}", "", "spec.resources[storage]: Required value"},
 		"nothing":                  {pvc, sized("'0'", ""), "", `spec.resources[storage]: Invalid value: "0": must be greater than zero`},
-		"a part of a byte":         {pvc, sized("1500m", ""), "", "spec.resources[storage]: Invalid value"},
+		"a part of a byte":         {pvc, sized("0.1Gi", ""), "", ""},
 		"modes":                    {pvc, "spec: {accessModes: [ReadWriteOncePod, ReadWriteMany], resources: {requests: {storage: 1Gi}}}", "", "spec.accessModes: Forbidden: may not use ReadWriteOncePod with other access modes"},
 		"selector":                 {pvc, of("selector: {matchLabels: {a: 'b c'}}"), "", "spec.selector.matchLabels: Invalid value"},
 		"class":                    {pvc, of("storageClassName: A"), "", "spec.storageClassName: Invalid value"},

@@ -307,6 +307,9 @@ func (b *Binder) sync(ctx context.Context, key types.NamespacedName) error {
 	})
 	b.line.keep(pod.UID, d.behind)
 	switch {
+	case d.stale:
+		b.queue.Add(key)
+		return nil
 	case d.node == "":
 		return b.keepWaiting(ctx, pod, d.why, d.forDevices)
 	case d.pod != pod: // nobody is to be told of a wait for that one
@@ -330,6 +333,8 @@ type decision struct {
 	plan plan
 	// behind: it is another one in line for which the pod waits.
 	behind bool
+	// stale: claims or volumes have changed while it was decided, so it is to be decided again.
+	stale bool
 }
 
 // decide says what is done about a pod. The one that it stands behind in line may have its turn now, and just not have been looked at yet: then that one gets its
@@ -337,12 +342,14 @@ type decision struct {
 func (b *Binder) decide(pod *corev1.Pod, in cluster) decision {
 	node, lacks := b.choose(pod, in)
 	if node != "" {
-		return decision{pod: pod, node: node, plan: in.plan(pod, node)}
+		p, ok := in.plan(pod, node)
+		return decision{pod: pod, node: node, plan: p, stale: !ok}
 	}
 	first := behind(lacks)
 	if first != nil {
 		if node, _ := b.choose(first, in); node != "" {
-			return decision{pod: first, node: node, plan: in.plan(first, node), behind: true}
+			p, ok := in.plan(first, node)
+			return decision{pod: first, node: node, plan: p, behind: true, stale: !ok}
 		}
 	}
 	return decision{why: explain(pod, in.places, lacks), forDevices: lacksDevices(lacks), behind: first != nil}

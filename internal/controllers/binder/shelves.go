@@ -13,6 +13,8 @@ import (
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/cache"
 	helpers "k8s.io/component-helpers/storage/volume"
+
+	"monopod.dev/monopod/internal/kit/informer"
 )
 
 // shelves are the claims, volumes and classes as the watches show them.
@@ -105,8 +107,8 @@ func (p *prospect) offers(class string, claim *corev1.PersistentVolumeClaim) []*
 	n := 0
 	for _, v := range offers {
 		if e := p.b.errands.any(ofVolume(v.Name)); e != nil {
-			given, err := e.given(v)
-			if err != nil || given == nil || given.Spec.ClaimRef.UID != claim.UID {
+			given, err := e.given(v, claim.UID)
+			if err != nil || given == nil {
 				continue
 			}
 			v = given
@@ -133,10 +135,10 @@ func (e *errand) willMake(claim *corev1.PersistentVolumeClaim) bool {
 	return false
 }
 
-// given is a volume as it will be when it has been given to its claim.
-func (e *errand) given(v *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
+// given is a volume as it will be when it has been given to a claim; nil: that claim does not get it.
+func (e *errand) given(v *corev1.PersistentVolume, claim types.UID) (*corev1.PersistentVolume, error) {
 	for _, g := range e.gives {
-		if g.volume.Name == v.Name {
+		if g.volume.Name == v.Name && g.claim.UID == claim {
 			v, _, err := helpers.GetBindVolumeToClaim(v, g.claim)
 			return v, err
 		}
@@ -209,10 +211,7 @@ func handlers[T any](changed func(old, now T), gone func(T)) cache.ResourceEvent
 		AddFunc:    func(obj any) { changed(none, obj.(T)) },
 		UpdateFunc: func(old, obj any) { changed(old.(T), obj.(T)) },
 		DeleteFunc: func(obj any) {
-			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = unknown.Obj
-			}
-			if object, ok := obj.(T); ok {
+			if object, ok := informer.Last[T](obj); ok {
 				gone(object)
 			}
 		},

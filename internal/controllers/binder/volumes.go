@@ -302,17 +302,18 @@ func volumesAreReachable(known *survey) verdict {
 	}
 }
 
-// plan is what has to become of a pod's claims before it is bound to a node that it can have.
-func (c cluster) plan(pod *corev1.Pod, name string) plan {
-	of, _ := c.claims(pod)
-	if of == nil || len(of.late) == 0 {
-		return plan{}
+// plan is what has to become of a pod's claims before it is bound to a node that it can have. It looks at claims and volumes again: false says that they have changed
+// since the node was chosen, so that the pod can't have it any more.
+func (c cluster) plan(pod *corev1.Pod, name string) (p plan, ok bool) {
+	of, obstacle := c.claims(pod)
+	if of == nil || obstacle != "" {
+		return plan{}, obstacle == ""
 	}
 	for _, at := range c.places {
 		if at.node.Name == name {
-			p, _ := of.on(at.node)
-			return p
+			p, lacks := of.on(at.node)
+			return p, len(lacks) == 0
 		}
 	}
-	return plan{}
+	return plan{}, false
 }

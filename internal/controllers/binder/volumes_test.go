@@ -179,7 +179,10 @@ func decided(pod *corev1.Pod, in cluster) string {
 		return explain(pod, in.places, lacks)
 	}
 	text := node
-	p := in.plan(pod, node)
+	p, ok := in.plan(pod, node)
+	if !ok {
+		return "another look says otherwise"
+	}
 	for _, g := range p.gives {
 		text += fmt.Sprintf(" %s=%s", g.claim.Name, g.volume.Name)
 	}

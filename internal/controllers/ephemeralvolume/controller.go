@@ -18,6 +18,7 @@ import (
 
 	"monopod.dev/monopod/internal/controllers/queue"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/informer"
 )
 
 const (
@@ -100,10 +101,7 @@ func (c *Controller) look(obj any) {
 
 // gone puts the pods in line that lack a claim now, or have been in want of its name.
 func (c *Controller) gone(obj any) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	claim, ok := obj.(*corev1.PersistentVolumeClaim)
+	claim, ok := informer.Last[*corev1.PersistentVolumeClaim](obj)
 	if !ok {
 		return
 	}

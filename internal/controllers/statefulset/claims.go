@@ -17,6 +17,7 @@ import (
 
 	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/informer"
 )
 
 // A member of a set has a claim of each of the set's volumeClaimTemplates, named by the member's ordinal, in a volume of the template's name. It is made before the
@@ -66,12 +67,9 @@ func (c *Controller) claim(set *appsv1.StatefulSet, name string) *corev1.Persist
 	return claim
 }
 
-// claimGone has the sets looked at that may have waited for a claim to go.
+// claimGone has the sets looked at that may have waited for a claim to go, or to belong to others.
 func (c *Controller) claimGone(obj any) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	claim, ok := obj.(*corev1.PersistentVolumeClaim)
+	claim, ok := informer.Last[*corev1.PersistentVolumeClaim](obj)
 	if !ok {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	appsinformers "k8s.io/client-go/informers/apps/v1"
@@ -67,7 +68,14 @@ func New(config Config) (c *Controller, err error) {
 	if err != nil {
 		return nil, err
 	}
-	claims, err := c.claims.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: c.claimGone})
+	claims, err := c.claims.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		DeleteFunc: c.claimGone,
+		UpdateFunc: func(was, is any) {
+			if !equality.Semantic.DeepEqual(was.(*corev1.PersistentVolumeClaim).OwnerReferences, is.(*corev1.PersistentVolumeClaim).OwnerReferences) {
+				c.claimGone(is) // it may belong to nobody that goes any more
+			}
+		},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("watch claims: %w", err)
 	}

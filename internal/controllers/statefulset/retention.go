@@ -62,14 +62,16 @@ func inRange(set *appsv1.StatefulSet, ordinal int) bool {
 	return ordinal >= first(set) && ordinal < first(set)+int(*set.Spec.Replicas)
 }
 
-// leftBehind says that a member is not made yet, because a claim of its name belongs to a pod that was there, and goes with it.
+// leftBehind says that a member is not made yet, because a claim of its name belongs to a pod, or to a set of this name, that was there, and goes with it: what
+// the member wrote would go as well.
 func (r *round) leftBehind(ordinal int) bool {
-	if whenScaled(r.Set) != appsv1.DeletePersistentVolumeClaimRetentionPolicyType || r.Claim == nil {
+	if r.Claim == nil {
 		return false
 	}
+	withPods := whenScaled(r.Set) == appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 	for i := range r.Set.Spec.VolumeClaimTemplates {
 		if claim := r.Claim(claimName(r.Set, i, ordinal)); claim != nil && slices.ContainsFunc(claim.OwnerReferences, func(ref metav1.OwnerReference) bool {
-			return names(&ref, podKind, podName(r.Set, ordinal))
+			return withPods && names(&ref, podKind, podName(r.Set, ordinal)) || names(&ref, kind, r.Set.Name) && ref.UID != r.Set.UID
 		}) {
 			return true
 		}

@@ -137,6 +137,7 @@ func TestClaimsInTheWay(t *testing.T) {
 		{"its claim goes", set(2, retention(retain, remove)), "", []*corev1.PersistentVolumeClaim{claimed("0", "former-pod")}, "", ""},
 		{"its claim goes, in parallel", set(3, parallel, retention(retain, remove)), "", []*corev1.PersistentVolumeClaim{claimed("1", "former-pod")}, "s-0 s-2", ""},
 		{"its claim is to stay", set(2, retention(retain, retain)), "", []*corev1.PersistentVolumeClaim{claimed("0", "former-pod")}, "s-0", ""},
+		{"its claim goes with a set of the name", set(2, retention(retain, retain)), "", []*corev1.PersistentVolumeClaim{claimed("0", "former-set")}, "", ""},
 		{"its claim is there", set(2, retention(retain, remove)), "", []*corev1.PersistentVolumeClaim{claimed("0", "")}, "s-0", ""},
 		{"a pod waits for its claim", set(2, retention(retain, retain)), "0:new:pending", nil, "", "s-0"},
 		{"a pod waits with its claim", set(2, retention(retain, retain)), "0:new:pending", []*corev1.PersistentVolumeClaim{claimed("0", "")}, "", ""},

@@ -19,6 +19,7 @@ import (
 	helpers "k8s.io/component-helpers/storage/volume"
 
 	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/kit/informer"
 )
 
 // workers is how many claims, and how many volumes, are worked on at a time.
@@ -88,10 +89,7 @@ type named interface{ GetName() string }
 // each tells of objects that come, change or go, as they are, or were last.
 func each[T any](tell func(T)) cache.ResourceEventHandler {
 	look := func(obj any) {
-		if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = unknown.Obj
-		}
-		if of, ok := obj.(T); ok {
+		if of, ok := informer.Last[T](obj); ok {
 			tell(of)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/controllers/queue"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/informer"
 )
 
 // AttributesConfig is what Attributes needs.
@@ -52,10 +53,8 @@ func NewAttributes(config AttributesConfig) (*Attributes, error) {
 	indexErr := errors.Join(c.claims.AddIndexers(index), c.volumes.AddIndexers(index))
 	// Who names a class is looked at when it names it no longer.
 	let := func(obj any) {
-		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = gone.Obj
-		}
-		for _, class := range attributesOf(obj) {
+		last, _ := informer.Last[any](obj)
+		for _, class := range attributesOf(last) {
 			c.queue.Add(cache.ObjectName{Name: class})
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/owned"
 	"monopod.dev/monopod/internal/controllers/queue"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/informer"
 )
 
 // workers is how many claims, or volumes, are worked on at a time.
@@ -61,10 +62,7 @@ func NewClaims(config ClaimsConfig) (*Claims, error) {
 
 // pod puts the claims of a pod in line.
 func (c *Claims) pod(obj any) {
-	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = gone.Obj
-	}
-	p, ok := obj.(*corev1.Pod)
+	p, ok := informer.Last[*corev1.Pod](obj)
 	if !ok {
 		return
 	}

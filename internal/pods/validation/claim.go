@@ -60,7 +60,7 @@ func ClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) (errs field.
 	return append(errs, validateSources(s, at)...)
 }
 
-// validateSize is about how much storage a claim wants.
+// validateSize is about how much storage a claim wants. A part of a byte, which 0.1Gi has, is warned of, and no more.
 func validateSize(requests corev1.ResourceList, at *field.Path) field.ErrorList {
 	size, ok := requests[corev1.ResourceStorage]
 	switch {
@@ -68,8 +68,6 @@ func validateSize(requests corev1.ResourceList, at *field.Path) field.ErrorList 
 		return field.ErrorList{field.Required(at, "")}
 	case size.Sign() <= 0:
 		return field.ErrorList{field.Invalid(at, size.String(), "must be greater than zero")}
-	case size.MilliValue()%1000 != 0:
-		return field.ErrorList{field.Invalid(at, size, "must be an integer")}
 	}
 	return nil
 }

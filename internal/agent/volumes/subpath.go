@@ -247,7 +247,9 @@ func (m *Manager) ReleaseMounts(uid types.UID, containerName string) error {
 	if err := errors.Join(checkUID(uid), checkElement(containerName)); err != nil {
 		return err
 	}
-	return m.places.clear(context.Background(), m.subPathsDir(uid, containerName))
+	ctx, cancel := context.WithTimeout(context.Background(), clearTime)
+	defer cancel()
+	return m.places.clear(ctx, m.subPathsDir(uid, containerName))
 }
 
 // clearTime bounds how long places of mounts, which hold nothing, take to be removed; and, once more, how long those who want them cleared wait for it.

@@ -78,6 +78,11 @@ func (h *home) leave(unlock func()) error {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 	defer cancel()
 	c := h.config
+	free, err := lockVolumes(c)
+	if err != nil {
+		return err
+	}
+	defer free()
 	keep, err := h.leaveVolumes(ctx)
 	if err != nil { // who cannot say what is to be kept removes nothing
 		return err

@@ -150,6 +150,13 @@ func Reset(ctx context.Context, o Options, volumes bool) error {
 	if err != nil {
 		return err
 	}
+	// Before anything is removed; leave locks them once more.
+	free, err := lockVolumes(&c)
+	if err != nil {
+		unlock()
+		return err
+	}
+	free()
 	if networksAreAnothers(&c) {
 		c.Network.Mode = choice.CNI // what that node's pods are connected by is none of ours
 	}

@@ -25,7 +25,7 @@ type storageRole struct {
 }
 
 func (s *storageRole) role() role {
-	return role{name: "storage", open: s.open, run: s.run, remove: s.remove}
+	return role{name: "storage", open: s.open, run: s.run, close: s.close, remove: s.remove}
 }
 
 func (s *storageRole) log() *slog.Logger { return s.Log.With("role", "storage") }
@@ -35,7 +35,7 @@ func (s *storageRole) open(ctx context.Context) error {
 	if err := hold.Forget(config.StorageDir(s.Config)); err != nil {
 		s.log().ErrorContext(ctx, "block devices of volumes may be others than before the start of the machine", "error", err)
 	}
-	p, err := storage.New(storage.Config{Dir: config.StorageDir(s.Config), NodeName: s.Config.NodeName, Log: s.log()})
+	p, err := storage.New(storage.Config{Dir: config.StorageDir(s.Config), NodeName: s.Config.NodeName, Alone: true, Log: s.log()})
 	if err != nil {
 		s.problem = err
 		s.log().ErrorContext(ctx, "volumes are not made for claims", "error", err)
@@ -62,6 +62,13 @@ func (s *storageRole) run(ctx context.Context) error {
 	return s.provisioner.Run(ctx, s.kube())
 }
 
+func (s *storageRole) close() error {
+	if s.provisioner != nil {
+		s.provisioner.Close()
+	}
+	return nil
+}
+
 // remove takes volumes off the host, and leaves what is in them.
 func (s *storageRole) remove(ctx context.Context) error {
 	var errs []error
@@ -85,11 +92,30 @@ func volumeDirs(c *v1alpha1.NodeConfiguration) []string {
 	return []string{dir}
 }
 
+// lockVolumes has the directories of volumes for this process alone.
+func lockVolumes(c *v1alpha1.NodeConfiguration) (unlock func(), err error) {
+	var held []*storage.Provisioner
+	unlock = func() {
+		for _, p := range held {
+			p.Close()
+		}
+	}
+	for _, dir := range volumeDirs(c) {
+		p, err := storage.New(storage.Config{Dir: dir, NodeName: c.NodeName, Alone: true})
+		if err != nil {
+			unlock()
+			return nil, err
+		}
+		held = append(held, p)
+	}
+	return unlock, nil
+}
+
 // Volumes are the claims whose volumes are on the disk of a node with this configuration, by the directories that they are in.
 func Volumes(c *v1alpha1.NodeConfiguration) (map[string][]string, error) {
 	all := map[string][]string{}
 	for _, dir := range volumeDirs(c) {
-		claims, err := storage.Claims(dir)
+		claims, err := storage.Claims(dir, c.NodeName)
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -44,7 +45,7 @@ func (p *Provisioner) act(ctx context.Context, name string, s plan.Seen, d plan.
 	case plan.Undo:
 		return p.undo(ctx, name)
 	case plan.Lost:
-		p.lost(ctx, name, s)
+		return p.lost(ctx, name, s)
 	case plan.Stray:
 		if p.news(name, "stray") {
 			p.log.WarnContext(ctx, "a directory belongs to no PersistentVolume; it stays", "directory", p.store.Path(name), "claim", s.Record.Claim.String())
@@ -73,7 +74,7 @@ func (p *Provisioner) make(ctx context.Context, s plan.Seen, d plan.Decision) er
 		r = *s.Record // which was begun
 		r.Size = max(r.Size, d.New.Size)
 	} else {
-		if err := p.fits(r); err != nil {
+		if err := errors.Join(p.fits(r), p.mounted(ctx)); err != nil {
 			return err
 		}
 		var err error
@@ -126,6 +127,36 @@ func (p *Provisioner) fits(r plan.Record) error {
 		err = fmt.Errorf("the claim requests %s, and the file system of %s has %s in all", size(r.Size), p.store.Dir(), size(total))
 	}
 	return err
+}
+
+// mounted refuses to make volumes while the disk may not be there on which others of this node are: what was made in their mount point would be hidden by it.
+func (p *Provisioner) mounted(ctx context.Context) error {
+	missing := func(v *corev1.PersistentVolume) bool {
+		return v != nil && v.DeletionTimestamp == nil && plan.Ours(v, p.config.NodeName) && v.Spec.Local.Path == p.store.Data(v.Name)
+	}
+	for _, obj := range p.volumes.List() {
+		v, ok := obj.(*corev1.PersistentVolume)
+		if !ok || !missing(v) {
+			continue
+		}
+		there, err := p.store.OnDisk(v.Name)
+		if err != nil {
+			return err
+		}
+		if _, known := p.store.Get(v.Name); !known {
+			p.queue.Add(v.Name) // its disk may have come
+		}
+		if there {
+			continue
+		}
+		if v, err = (stored{p.client}).volume(ctx, v.Name); err != nil { // what is seen may be late
+			return err
+		}
+		if missing(v) {
+			return fmt.Errorf("%s has nothing of the PersistentVolume %s: mount its disk there, or delete that volume's claim if its data are lost", p.store.Dir(), v.Name)
+		}
+	}
+	return nil
 }
 
 // size is a number of bytes for people: in the largest unit that leaves something before the point.
@@ -197,7 +228,7 @@ func (p *Provisioner) removeAll(ctx context.Context, name string, s plan.Seen) e
 		}
 	}
 	if s.Record != nil {
-		if err := p.discard(ctx, *s.Record); err != nil {
+		if err := p.discard(ctx, *s.Record, s.Volume != nil); err != nil {
 			return err
 		}
 	}
@@ -224,11 +255,13 @@ func (p *Provisioner) delete(ctx context.Context, v *corev1.PersistentVolume) er
 	return volumes.Delete(ctx, v.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &v.UID, ResourceVersion: &v.ResourceVersion}})
 }
 
-// discard removes a volume's directory, of which is said first that it goes.
-func (p *Provisioner) discard(ctx context.Context, r plan.Record) error {
+// discard removes a volume's directory, of which is said first that it goes. deleted: its PersistentVolume says so as well, so that a full disk, which has no room
+// for the record, can be made emptier: after a kill the same is decided by the PersistentVolume.
+func (p *Provisioner) discard(ctx context.Context, r plan.Record, deleted bool) error {
 	if r.Phase != plan.Deleting {
 		r.Phase = plan.Deleting
-		if err := failpoint.Around("storage/deleting", func() error { return p.store.Put(r) }); err != nil {
+		err := failpoint.Around("storage/deleting", func() error { return p.store.Put(r) })
+		if full := errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT); err != nil && !(full && deleted) {
 			return err
 		}
 	}
@@ -286,18 +319,28 @@ func (p *Provisioner) undo(ctx context.Context, name string) error {
 		r.Phase = plan.Ready
 		return p.store.Put(r)
 	}
-	return p.discard(ctx, r)
+	return p.discard(ctx, r, false)
 }
 
-// lost tells of a volume whose directory is not there.
-func (p *Provisioner) lost(ctx context.Context, name string, s plan.Seen) {
+// lost tells of a volume whose directory is not there, unless it is by now.
+func (p *Provisioner) lost(ctx context.Context, name string, s plan.Seen) error {
+	r, found, err := p.store.Find(name)
+	if err != nil {
+		return err
+	}
+	if found && r.Phase == plan.Ready && p.attach(ctx, r) == nil && p.store.Has(name) {
+		p.log.InfoContext(ctx, "a volume's directory is there", "volume", name, "directory", s.Volume.Spec.Local.Path)
+		p.forget(name)
+		return nil
+	}
 	message := fmt.Sprintf("The directory %s is not there. It is not made anew: bring it back (is its disk mounted?), or delete the claim", s.Volume.Spec.Local.Path)
 	if !p.news(name, message) {
-		return
+		return errAbsent
 	}
 	p.log.ErrorContext(ctx, "a volume has lost its directory", "volume", name, "directory", s.Volume.Spec.Local.Path)
 	p.events.Event(s.Volume, corev1.EventTypeWarning, "VolumeLost", message)
 	if s.Claim != nil {
 		p.events.Event(s.Claim, corev1.EventTypeWarning, "VolumeLost", message)
 	}
+	return errAbsent
 }

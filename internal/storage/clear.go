@@ -11,9 +11,9 @@ import (
 	records "monopod.dev/monopod/internal/storage/record"
 )
 
-// Claims are the claims whose volumes are in a directory, as Clear would remove them. It changes nothing.
-func Claims(dir string) (all []string, err error) {
-	store, err := records.Open(dir, nil)
+// Claims are the claims whose volumes a node has in a directory, as Clear would remove them. It changes nothing.
+func Claims(dir, node string) (all []string, err error) {
+	store, err := records.Open(dir, node, false, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -42,6 +42,8 @@ type Config struct {
 	Dir string
 	// NodeName is the name of the node, which its label kubernetes.io/hostname has as well.
 	NodeName string
+	// Alone: nobody else may have the directory until Close, and no other user write to it.
+	Alone bool
 	// Log; nil: none.
 	Log *slog.Logger
 }
@@ -67,21 +69,24 @@ type Provisioner struct {
 	told map[string]telling
 }
 
-// New reads what is known of the volumes in the directory. It changes nothing.
+// New reads what is known of the volumes in the directory. It changes none of them.
 func New(config Config) (*Provisioner, error) {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
-	store, err := records.Open(config.Dir, config.Log)
+	store, err := records.Open(config.Dir, config.NodeName, config.Alone, config.Log)
 	if err != nil {
 		return nil, err
 	}
 	p := &Provisioner{config: config, log: config.Log, store: store, holders: hold.New(config.Dir), queue: queue.New[string](), told: map[string]telling{}}
 	for name, err := range store.Odd() {
-		p.log.Error("a directory among the volumes is left as it is: its record cannot be read", "directory", store.Path(name), "error", err)
+		p.log.Error("a directory among the volumes is left as it is: its record cannot be read, or is another node's", "directory", store.Path(name), "error", err)
 	}
 	return p, nil
 }
+
+// Close lets others have the directory. Nothing else runs any more.
+func (p *Provisioner) Close() { p.store.Close() }
 
 // Attach has the volumes there that the machine's start has taken away. It is called before pods are started. What cannot be had is told of.
 func (p *Provisioner) Attach(ctx context.Context) {
@@ -159,7 +164,7 @@ func (p *Provisioner) Run(ctx context.Context, kube *rest.Config) error {
 		p.queue.Add(r.Name)
 	}
 	p.queue.Run(ctx, workers, p.sync, func(name string, err error) {
-		if !apierrors.IsConflict(err) && !errors.Is(err, errLate) {
+		if !apierrors.IsConflict(err) && !errors.Is(err, errLate) && !errors.Is(err, errAbsent) {
 			p.log.WarnContext(ctx, "a volume is not as it should be; trying again", "volume", name, "error", err)
 		}
 	})
@@ -343,6 +348,9 @@ func (p *Provisioner) nodeGone(ctx context.Context, s plan.Seen) (bool, error) {
 
 // errLate: what is seen of the objects is late, and what it asks for must not be done.
 var errLate = errors.New("what was seen of it is late")
+
+// errAbsent: its disk may not be mounted yet, which was told.
+var errAbsent = errors.New("its directory is not there")
 
 // sync does what is to be done about a volume.
 func (p *Provisioner) sync(ctx context.Context, name string) error {

@@ -56,7 +56,7 @@ func begin(t *testing.T) *world {
 // run runs the provisioner until the test ends or stop is called.
 func (w *world) run() {
 	w.Helper()
-	p, err := storage.New(storage.Config{Dir: w.dir, NodeName: node, Log: slog.New(slog.NewTextHandler(w.Output(), nil))})
+	p, err := storage.New(storage.Config{Dir: w.dir, NodeName: node, Alone: true, Log: slog.New(slog.NewTextHandler(w.Output(), nil))})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -67,6 +67,7 @@ func (w *world) run() {
 	go func() { ended <- p.Run(ctx, w.ControllersConfig()) }()
 	w.stop = sync.OnceFunc(func() {
 		cancel()
+		defer p.Close()
 		if err := <-ended; err != nil {
 			w.Errorf("the provisioner ended with %v", err)
 		}

@@ -119,9 +119,11 @@ func (s Seen) restored() bool {
 }
 
 // ours says whether the volume is one that was made here.
-func (s Seen) ours() bool {
-	v := s.Volume
-	return v.Annotations[helpers.AnnDynamicallyProvisioned] == Provisioner && v.Spec.Local != nil && Host(v) == s.Node
+func (s Seen) ours() bool { return Ours(s.Volume, s.Node) }
+
+// Ours says whether a volume is one that was made on a node.
+func Ours(v *corev1.PersistentVolume, node string) bool {
+	return v.Annotations[helpers.AnnDynamicallyProvisioned] == Provisioner && v.Spec.Local != nil && Host(v) == node
 }
 
 // Host is the node that a volume is on by its affinity; empty: it does not say.
@@ -221,7 +223,7 @@ func (s Seen) provision() Decision {
 	}
 	size := Requested(c)
 	return Decision{Verb: Make, Isolation: isolation, New: Record{
-		Version: RecordVersion, Name: VolumeName(c), Phase: Creating, Claim: Claimant{c.Namespace, c.Name, c.UID}, Class: s.Class.Name, Size: Bytes(size), Block: block,
+		Version: RecordVersion, Name: VolumeName(c), Phase: Creating, Node: s.Node, Claim: Claimant{c.Namespace, c.Name, c.UID}, Class: s.Class.Name, Size: Bytes(size), Block: block,
 	}}
 }
 

@@ -176,13 +176,13 @@ func TestResizing(t *testing.T) {
 }
 
 func TestARecordThatIsNotKnown(t *testing.T) {
-	if err := recorded(Ready).Check("pvc-1"); err != nil {
+	if err := recorded(Ready).Check("pvc-1", here); err != nil {
 		t.Error(err)
 	}
 	for name, change := range map[string]func(*Record){
 		"newer": func(r *Record) { r.Version = 2 }, "another's": func(r *Record) { r.Name = "pvc-2" }, "phase": func(r *Record) { r.Phase = "x" }, "hold": func(r *Record) { r.Hold = "x" },
 	} {
-		if err := with(recorded(Ready), change).Check("pvc-1"); err == nil {
+		if err := with(recorded(Ready), change).Check("pvc-1", here); err == nil {
 			t.Errorf("%s: nothing is wrong with it", name)
 		}
 	}

@@ -41,6 +41,8 @@ type Record struct {
 	// Name is that of the PersistentVolume, and of the directory.
 	Name  string `json:"name"`
 	Phase Phase  `json:"phase"`
+	// Node is the name of the node whose volume it is; empty, in records of earlier: of that which finds it.
+	Node string `json:"node,omitempty"`
 	// Claim is the one that the volume was made for.
 	Claim Claimant `json:"claim"`
 	// Class is the storage class that the claim named then.
@@ -67,13 +69,15 @@ type Claimant struct {
 // String is the claim's name for people.
 func (c Claimant) String() string { return c.Namespace + "/" + c.Name }
 
-// Check says what is wrong with a record that was read from the directory called dir.
-func (r *Record) Check(dir string) error {
+// Check says what is wrong with a record that a node has read from the directory called dir.
+func (r *Record) Check(dir, node string) error {
 	switch {
 	case r.Version < 1 || r.Version > RecordVersion:
 		return fmt.Errorf("it is of version %d, this Monopod knows those up to %d", r.Version, RecordVersion)
 	case r.Name != dir:
 		return fmt.Errorf("it is that of the volume %q", r.Name)
+	case r.Node != "" && r.Node != node:
+		return fmt.Errorf("it is that of the node %q, and this is %q", r.Node, node)
 	case r.Phase != Creating && r.Phase != Ready && r.Phase != Deleting:
 		return fmt.Errorf("its phase is %q, which this Monopod does not know", r.Phase)
 	case r.Hold != Project && r.Hold != Qgroup && r.Hold != File && r.Hold != Nothing:

@@ -3,6 +3,7 @@
 //	DIR/NAME/volume.json   the record: plan.Record, as JSON
 //	DIR/NAME/data          what pods get
 //	DIR/.removing/         what is removed in the background
+//	DIR/.monopod           who has the directory, for people
 //
 // A record is written, and durable, before anything that it tells of is made, so that what a kill leaves is completed or undone by it. No file of a volume is
 // removed here but by Throw, which takes the whole directory away in one step.
@@ -34,13 +35,15 @@ const file = "volume.json"
 
 // Store is a directory of volumes. Its methods are safe for concurrent use; who changes one volume does so alone.
 type Store struct {
-	dir string
-	bin *tree.Bin
+	dir  string
+	node string
+	bin  *tree.Bin
 
 	mu   sync.Mutex
 	all  map[string]plan.Record
 	odd  map[string]error // directories whose record cannot be read, by name
 	made bool             // dir is there
+	lock *lock            // nil: others may have dir as well
 	last uint32           // the newest quota ID
 }
 
@@ -60,9 +63,21 @@ func (s *Store) NewQuotaID(free func(uint32) bool) uint32 {
 	return s.last
 }
 
-// Open reads the records of a directory, which need not be there yet. It changes nothing.
-func Open(dir string, log *slog.Logger) (*Store, error) {
-	s := &Store{dir: dir, bin: tree.NewBin(filepath.Join(dir, tree.BinName), log), all: map[string]plan.Record{}, odd: map[string]error{}}
+// Open reads a node's records in a directory, which need not be there yet; those of other nodes are odd. alone: nobody else may have the directory until Close;
+// without, nothing is changed.
+func Open(dir, node string, alone bool, log *slog.Logger) (_ *Store, err error) {
+	s := &Store{dir: dir, node: node, bin: tree.NewBin(filepath.Join(dir, tree.BinName), log), all: map[string]plan.Record{}, odd: map[string]error{}}
+	if alone {
+		s.lock = &lock{dir: dir, node: node}
+		if err := s.lock.take(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		defer func() {
+			if err != nil {
+				s.Close()
+			}
+		}()
+	}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
@@ -103,7 +118,7 @@ func (s *Store) read(name string) (*plan.Record, error) {
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(s.dir, name, file), err)
 	}
-	if err := r.Check(name); err != nil {
+	if err := r.Check(name, s.node); err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(s.dir, name, file), err)
 	}
 	return &r, nil
@@ -195,7 +210,7 @@ func (s *Store) make() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.made {
-		return nil
+		return s.lock.take() // of what is there now: a disk may have been mounted
 	}
 	if err := private.Dir(s.dir); err != nil {
 		return err
@@ -203,9 +218,45 @@ func (s *Store) make() error {
 	if err := atomicfile.SyncDir(filepath.Dir(s.dir)); err != nil {
 		return err
 	}
+	if err := s.lock.take(); err != nil {
+		return err
+	}
 	s.made = true
 	return nil
 }
+
+// Find reads the record of a volume that was not there before: its disk may have been mounted since. false: it is not there now.
+func (s *Store) Find(name string) (plan.Record, bool, error) {
+	if r, ok := s.Get(name); ok || s.odd[name] != nil {
+		return r, ok, s.odd[name]
+	}
+	if there, err := s.OnDisk(name); !there {
+		return plan.Record{}, false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.lock.take(); err != nil {
+		return plan.Record{}, false, err
+	}
+	r, err := s.read(name)
+	if err != nil || r == nil {
+		return plan.Record{}, false, err
+	}
+	s.all[name], s.made = *r, true
+	return *r, true, nil
+}
+
+// OnDisk says whether there is something by the name of a volume's record, known or not.
+func (s *Store) OnDisk(name string) (bool, error) {
+	_, err := os.Lstat(filepath.Join(s.Path(name), file))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Close lets others have the directory.
+func (s *Store) Close() { s.lock.drop() }
 
 // Throw takes a volume's directory away, with its record and all that is in it. What is mounted there is an error, and stays.
 func (s *Store) Throw(ctx context.Context, name string) error {
@@ -229,6 +280,7 @@ func (s *Store) Leave(ctx context.Context) error {
 	if err := tree.Remove(ctx, filepath.Join(s.dir, tree.BinName)); err != nil && !errors.Is(err, unix.ENOTDIR) {
 		return err
 	}
+	_ = os.Remove(filepath.Join(s.dir, ownerFile))
 	switch err := unix.Rmdir(s.dir); {
 	case err == nil, errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EBUSY), errors.Is(err, unix.ENOTDIR):
 		return nil

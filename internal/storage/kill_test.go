@@ -147,6 +147,7 @@ func TestKilledWhileAVolumeIsMade(t *testing.T) {
 			w.AwaitChange(func(context.Context) bool {
 				return len(w.directories()) == want && exists(other.Spec.Local.Path)
 			}, func() string { return point + ": there are the directories " + strings.Join(w.directories(), " ") }, eventsOf, namespace)
+			w.event(c.Name+"-next", "ProvisioningSucceeded") // so that the next one is not killed by this volume's steps
 			kill()
 		}
 	}

@@ -129,11 +129,13 @@ func (p *Provisioner) fits(r plan.Record) error {
 	return err
 }
 
-// mounted refuses to make volumes while the disk may not be there on which others of this node are: what was made in their mount point would be hidden by it.
+// mounted refuses to make volumes while the disk may not be there on which others of this node are: what was made in their mount point would be hidden by it. It is
+// there if anything is of any of them.
 func (p *Provisioner) mounted(ctx context.Context) error {
 	missing := func(v *corev1.PersistentVolume) bool {
 		return v != nil && v.DeletionTimestamp == nil && plan.Ours(v, p.config.NodeName) && v.Spec.Local.Path == p.store.Data(v.Name)
 	}
+	var lost *corev1.PersistentVolume
 	for _, obj := range p.volumes.List() {
 		v, ok := obj.(*corev1.PersistentVolume)
 		if !ok || !missing(v) {
@@ -147,16 +149,18 @@ func (p *Provisioner) mounted(ctx context.Context) error {
 			p.queue.Add(v.Name) // its disk may have come
 		}
 		if there {
-			continue
+			return nil
 		}
-		if v, err = (stored{p.client}).volume(ctx, v.Name); err != nil { // what is seen may be late
-			return err
-		}
-		if missing(v) {
-			return fmt.Errorf("%s has nothing of the PersistentVolume %s: mount its disk there, or delete that volume's claim if its data are lost", p.store.Dir(), v.Name)
-		}
+		lost = v
 	}
-	return nil
+	if lost == nil {
+		return nil
+	}
+	v, err := stored{p.client}.volume(ctx, lost.Name) // what is seen may be late
+	if err == nil && missing(v) {
+		err = fmt.Errorf("%s has nothing of the PersistentVolume %s, nor of any other: mount its disk there, or delete the claims if their data are lost", p.store.Dir(), v.Name)
+	}
+	return err
 }
 
 // size is a number of bytes for people: in the largest unit that leaves something before the point.

@@ -98,25 +98,16 @@ func TestAWrittenBlockDeviceIsNotUndone(t *testing.T) {
 		w.AwaitGone(claimsOf, namespace, c.Name)
 		w.AwaitGone(volumesOf, "", v.Name)
 		_, kill := w.start("")
-		record := filepath.Join(w.dir, v.Name, "volume.json")
 		w.provisioned(w.claim(c.Name + "-next"))
-		w.AwaitChange(func(context.Context) bool {
-			raw, err := os.ReadFile(record)
+		w.until("a written one is ready, a blank one gone", func() bool {
 			if written {
-				return strings.Contains(string(raw), string(plan.Ready))
+				return strings.Contains(w.record(v.Name), string(plan.Ready))
 			}
-			return os.IsNotExist(err)
-		}, func() string { raw, err := os.ReadFile(record); return string(raw) + " " + errText(err) }, volumesOf, "")
+			return !exists(filepath.Join(w.dir, v.Name))
+		}, func() string { return w.record(v.Name) })
 		kill()
 		if is, err := os.ReadFile(filepath.Join(w.dir, v.Name, "image")); written && (err != nil || is[0] != 'x') {
 			t.Errorf("the volume has not what was written: %v", err)
 		}
 	}
-}
-
-func errText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -113,21 +114,27 @@ func (w *world) directories() (all []string) {
 	return all
 }
 
-// ready waits until the records of all volumes say that they are; nothing else tells of it.
-func (w *world) ready() {
+// until waits until something is so on the disk, of which nothing tells. seen says how it is.
+func (w *world) until(what string, so func() bool, seen func() string) {
 	w.Helper()
-	err := wait.PollUntilContextTimeout(w.Context(), 10*time.Millisecond, apitest.Timeout, true, func(context.Context) (bool, error) {
-		for _, name := range w.directories() {
-			raw, err := os.ReadFile(filepath.Join(w.dir, name, "volume.json"))
-			if err != nil || !strings.Contains(string(raw), `"ready"`) {
-				return false, nil // it is written anew
-			}
-		}
-		return true, nil
-	})
+	err := wait.PollUntilContextTimeout(w.Context(), 10*time.Millisecond, apitest.Timeout, true, func(context.Context) (bool, error) { return so(), nil })
 	if err != nil {
-		w.Fatalf("the volumes are not ready: %v", err)
+		w.Fatalf("still not: %s; there is %s", what, seen())
 	}
+}
+
+// record is what the record of a volume says; empty: there is none.
+func (w *world) record(name string) string {
+	raw, err := os.ReadFile(filepath.Join(w.dir, name, "volume.json"))
+	if err != nil {
+		return ""
+	}
+	return string(raw)
+}
+
+// ready says whether all volumes are, by their records.
+func (w *world) ready() bool {
+	return !slices.ContainsFunc(w.directories(), func(name string) bool { return !strings.Contains(w.record(name), `"ready"`) })
 }
 
 // TestKilledWhileAVolumeIsMade: the next provisioner completes the volume, once; or leaves nothing of it, when the claim has gone meanwhile.
@@ -163,10 +170,9 @@ func TestKilledWhileAVolumeIsMade(t *testing.T) {
 				}
 			}
 			want := had + map[bool]int{false: 2, true: 1}[gone]
-			w.AwaitChange(func(context.Context) bool {
-				return len(w.directories()) == want && exists(other.Spec.Local.Path)
-			}, func() string { return point + ": there are the directories " + strings.Join(w.directories(), " ") }, eventsOf, namespace)
-			w.ready() // so that the next one is killed at what it does for its own claim
+			// All are ready, so that the next one is killed at what it does for its own claim.
+			w.until(point+": a directory for each", func() bool { return len(w.directories()) == want && exists(other.Spec.Local.Path) && w.ready() },
+				func() string { return strings.Join(w.directories(), " ") })
 			kill()
 		}
 	}

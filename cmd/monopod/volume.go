@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -11,6 +10,7 @@ import (
 
 	"monopod.dev/monopod/internal/admin/client"
 	"monopod.dev/monopod/internal/admin/protocol"
+	"monopod.dev/monopod/internal/kit/binarysize"
 	"monopod.dev/monopod/internal/kit/oneline"
 )
 
@@ -85,9 +85,9 @@ func printVolumes(out, problems io.Writer, format string, told protocol.Volumes)
 			pod += fmt.Sprintf(" +%d", more)
 		}
 		if v.Used != nil {
-			used = quantity(*v.Used)
+			used = binarysize.Text(*v.Used)
 		}
-		fmt.Fprintln(tw, strings.Join([]string{claim, pod, used, quantity(v.Size), v.HeldBy, v.Class, v.State, v.Path}, "\t"))
+		fmt.Fprintln(tw, strings.Join([]string{claim, pod, used, binarysize.Text(v.Size), v.HeldBy, v.Class, v.State, v.Path}, "\t"))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -101,14 +101,4 @@ func printVolumes(out, problems io.Writer, format string, told protocol.Volumes)
 		fmt.Fprintln(problems, "not known:", oneline.Of(u.What+": "+u.Why))
 	}
 	return nil
-}
-
-// quantity is a number of bytes in the units of claims, which are binary.
-func quantity(bytes int64) string {
-	units := []string{"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}
-	n, unit := float64(bytes), 0
-	for n >= 1024 && unit < len(units)-1 {
-		n, unit = n/1024, unit+1
-	}
-	return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0") + units[unit]
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	helpers "k8s.io/component-helpers/storage/volume"
 
+	"monopod.dev/monopod/internal/kit/binarysize"
 	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/storage/hold"
 	"monopod.dev/monopod/internal/storage/plan"
@@ -115,7 +114,7 @@ func (p *Provisioner) make(ctx context.Context, s plan.Seen, d plan.Decision) er
 	p.forget(r.Name)
 	p.events.Eventf(s.Claim, corev1.EventTypeNormal, "ProvisioningSucceeded", "Successfully provisioned volume %s", r.Name)
 	if r.Hold == plan.Nothing {
-		p.events.Eventf(s.Claim, corev1.EventTypeNormal, "SizeNotHeld", "Nothing keeps volume %s to its %s: %s", r.Name, size(r.Size), p.holders.Why(d.Isolation))
+		p.events.Eventf(s.Claim, corev1.EventTypeNormal, "SizeNotHeld", "Nothing keeps volume %s to its %s: %s", r.Name, binarysize.Text(r.Size), p.holders.Why(d.Isolation))
 	}
 	return nil
 }
@@ -124,7 +123,7 @@ func (p *Provisioner) make(ctx context.Context, s plan.Seen, d plan.Decision) er
 func (p *Provisioner) fits(r plan.Record) error {
 	_, total, err := p.holders.Room()
 	if err == nil && r.Size > total {
-		err = fmt.Errorf("the claim requests %s, and the file system of %s has %s in all", size(r.Size), p.store.Dir(), size(total))
+		err = fmt.Errorf("the claim requests %s, and the file system of %s has %s in all", binarysize.Text(r.Size), p.store.Dir(), binarysize.Text(total))
 	}
 	return err
 }
@@ -161,16 +160,6 @@ func (p *Provisioner) mounted(ctx context.Context) error {
 		err = fmt.Errorf("%s has nothing of the PersistentVolume %s, nor of any other: mount its disk there, or delete the claims if their data are lost", p.store.Dir(), v.Name)
 	}
 	return err
-}
-
-// size is a number of bytes for people: in the largest unit that leaves something before the point.
-func size(bytes int64) string {
-	units := []string{"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}
-	n, unit := float64(bytes), 0
-	for n >= 1024 && unit < len(units)-1 {
-		n, unit = n/1024, unit+1
-	}
-	return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0") + units[unit]
 }
 
 // publish makes the PersistentVolume. One that is there already is taken, if it is the one.

@@ -25,6 +25,7 @@ import (
 	helpers "k8s.io/component-helpers/storage/volume"
 
 	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/kit/informer"
 	"monopod.dev/monopod/internal/storage/hold"
 	"monopod.dev/monopod/internal/storage/plan"
 	records "monopod.dev/monopod/internal/storage/record"
@@ -217,10 +218,7 @@ func (p *Provisioner) classChanged(any) {
 }
 
 func (p *Provisioner) claimChanged(obj any) {
-	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = gone.Obj
-	}
-	c, ok := obj.(*corev1.PersistentVolumeClaim)
+	c, ok := informer.Last[*corev1.PersistentVolumeClaim](obj)
 	if !ok {
 		return
 	}
@@ -233,10 +231,7 @@ func (p *Provisioner) claimChanged(obj any) {
 }
 
 func (p *Provisioner) volumeChanged(obj any) {
-	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = gone.Obj
-	}
-	if v, ok := obj.(*corev1.PersistentVolume); ok {
+	if v, ok := informer.Last[*corev1.PersistentVolume](obj); ok {
 		p.queue.Add(v.Name)
 	}
 }

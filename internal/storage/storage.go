@@ -24,8 +24,8 @@ import (
 	"k8s.io/client-go/tools/record"
 	helpers "k8s.io/component-helpers/storage/volume"
 
-	"monopod.dev/monopod/internal/controllers/queue"
 	"monopod.dev/monopod/internal/kit/informer"
+	"monopod.dev/monopod/internal/kit/queue"
 	"monopod.dev/monopod/internal/storage/hold"
 	"monopod.dev/monopod/internal/storage/plan"
 	records "monopod.dev/monopod/internal/storage/record"

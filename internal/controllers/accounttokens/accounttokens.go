@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"monopod.dev/monopod/internal/controllers/queue"
 	"monopod.dev/monopod/internal/kit/informer"
+	"monopod.dev/monopod/internal/kit/queue"
 )
 
 // Issuer makes the token of a service account that a secret is to hold.

@@ -27,8 +27,8 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"monopod.dev/monopod/internal/controllers/owned"
-	"monopod.dev/monopod/internal/controllers/queue"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/queue"
 )
 
 const (

@@ -29,7 +29,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/kit/queue"
 )
 
 type request = certificatesv1.CertificateSigningRequest

@@ -28,8 +28,8 @@ import (
 	"k8s.io/endpointslice/util"
 
 	"monopod.dev/monopod/internal/controllers/owned"
-	"monopod.dev/monopod/internal/controllers/queue"
 	"monopod.dev/monopod/internal/kit/informer"
+	"monopod.dev/monopod/internal/kit/queue"
 )
 
 // The values of the label endpointslice.kubernetes.io/managed-by, upstream's.

@@ -16,9 +16,9 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-helpers/storage/ephemeral"
 
-	"monopod.dev/monopod/internal/controllers/queue"
 	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/kit/informer"
+	"monopod.dev/monopod/internal/kit/queue"
 )
 
 const (

@@ -28,7 +28,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/record"
 
-	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/kit/queue"
 )
 
 const (

@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"monopod.dev/monopod/internal/controllers/owned"
-	"monopod.dev/monopod/internal/controllers/queue"
 	"monopod.dev/monopod/internal/controllers/workload"
 	"monopod.dev/monopod/internal/kit/informer"
+	"monopod.dev/monopod/internal/kit/queue"
 )
 
 var kind = batchv1.SchemeGroupVersion.WithKind("Job")

@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
-	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/kit/queue"
 )
 
 // workers is how many namespaces are emptied at a time.

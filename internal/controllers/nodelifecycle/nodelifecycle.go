@@ -20,8 +20,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"monopod.dev/monopod/internal/controllers/podsbynode"
-	"monopod.dev/monopod/internal/controllers/queue"
 	"monopod.dev/monopod/internal/kit/informer"
+	"monopod.dev/monopod/internal/kit/queue"
 	"monopod.dev/monopod/internal/pods"
 )
 

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/kit/queue"
 )
 
 const (

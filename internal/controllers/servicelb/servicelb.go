@@ -24,9 +24,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
-	"monopod.dev/monopod/internal/controllers/queue"
 	"monopod.dev/monopod/internal/kit/informer"
 	"monopod.dev/monopod/internal/kit/iprange"
+	"monopod.dev/monopod/internal/kit/queue"
 )
 
 // Listens says which process of this machine listens at a port of it, in words; empty: none.

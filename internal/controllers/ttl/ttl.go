@@ -18,8 +18,8 @@ import (
 
 	"monopod.dev/monopod/internal/controllers/job"
 	"monopod.dev/monopod/internal/controllers/owned"
-	"monopod.dev/monopod/internal/controllers/queue"
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/queue"
 )
 
 // workers is how many jobs are worked on at a time.

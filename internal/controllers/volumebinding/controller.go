@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/record"
 	helpers "k8s.io/component-helpers/storage/volume"
 
-	"monopod.dev/monopod/internal/controllers/queue"
 	"monopod.dev/monopod/internal/kit/informer"
+	"monopod.dev/monopod/internal/kit/queue"
 )
 
 // workers is how many claims, and how many volumes, are worked on at a time.

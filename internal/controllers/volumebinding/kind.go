@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"monopod.dev/monopod/internal/controllers/queue"
+	"monopod.dev/monopod/internal/kit/queue"
 )
 
 // kind is what a Controller has of claims, or of volumes.

@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"monopod.dev/monopod/internal/controllers/owned"
-	"monopod.dev/monopod/internal/controllers/queue"
 	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/kit/informer"
+	"monopod.dev/monopod/internal/kit/queue"
 )
 
 // AttributesConfig is what Attributes needs.

@@ -17,9 +17,9 @@ import (
 	"k8s.io/component-helpers/storage/ephemeral"
 
 	"monopod.dev/monopod/internal/controllers/owned"
-	"monopod.dev/monopod/internal/controllers/queue"
 	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/kit/informer"
+	"monopod.dev/monopod/internal/kit/queue"
 )
 
 // workers is how many claims, or volumes, are worked on at a time.

@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"monopod.dev/monopod/internal/controllers/owned"
-	"monopod.dev/monopod/internal/controllers/queue"
 	"monopod.dev/monopod/internal/kit/informer"
+	"monopod.dev/monopod/internal/kit/queue"
 )
 
 // behind is after which time an owner is looked at again whose writes the caches do not show. The event that shows them comes long before.

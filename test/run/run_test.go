@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,6 +79,30 @@ func fakeModule(t *testing.T, names ...string) string {
 	return dir
 }
 
+// linked is where the fakes' programs are kept: a case runs a package twice, and several cases have the same package.
+var linked string
+
+func TestMain(m *testing.M) {
+	var err error
+	if linked, err = os.MkdirTemp("", "monopod-linked-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(linked)
+	os.Exit(code)
+}
+
+// linkOnce are the flags of go test that have a program linked once only.
+func linkOnce(t *testing.T) []string {
+	t.Helper()
+	script, err := filepath.Abs("testdata/linkonce.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{"-trimpath", "-ldflags=-s -w", fmt.Sprintf("-toolexec='%s' '%s'", script, linked)}
+}
+
 // runFakes runs the named fakes and returns what is printed.
 func runFakes(t *testing.T, o options, names ...string) (green bool, printed string, err error) {
 	t.Helper()
@@ -86,6 +111,7 @@ func runFakes(t *testing.T, o options, names ...string) (green bool, printed str
 	if o.flags == nil {
 		o.flags = []string{"-p", "1", "-timeout", "60s", "-vet=off"} // which is quicker
 	}
+	o.flags = append(linkOnce(t), o.flags...)
 	green, err = o.run(context.Background())
 	return green, out.String(), err
 }

@@ -98,7 +98,7 @@ func oneNode(all []protocol.Status) protocol.Status {
 		s.Versions.Kubernetes = cmp.Or(s.Versions.Kubernetes, o.Versions.Kubernetes)
 		s.Versions.Executor = cmp.Or(s.Versions.Executor, o.Versions.Executor)
 		s.Roles = append(s.Roles, o.Roles...)
-		s.Pods, s.Devices, s.Images = cmp.Or(s.Pods, o.Pods), cmp.Or(s.Devices, o.Devices), cmp.Or(s.Images, o.Images)
+		s.Pods, s.Devices, s.Images, s.Storage = cmp.Or(s.Pods, o.Pods), cmp.Or(s.Devices, o.Devices), cmp.Or(s.Images, o.Images), cmp.Or(s.Storage, o.Storage)
 		s.Disks = with(s.Disks, o.Disks, func(a, b protocol.Disk) bool { return a.Path == b.Path }) // their use may have changed meanwhile
 		s.Problems = with(s.Problems, o.Problems, func(a, b protocol.Problem) bool { return a == b })
 		s.NotAsked = append(s.NotAsked, o.NotAsked...)
@@ -171,6 +171,11 @@ func statusScreen(s protocol.Status, now time.Time) string {
 	part(func(w *screen) {
 		for _, d := range s.Disks {
 			w.row("DISK", d.Name, d.Path, fmt.Sprintf("%s used", humanSize(d.Used)), fmt.Sprintf("%s free of %s", humanSize(d.Free), humanSize(d.Size)))
+		}
+	})
+	part(func(w *screen) {
+		if v := s.Storage; v != nil {
+			w.row("STORAGE", v.Directory, "sizes held by "+v.SizesHeldBy)
 		}
 	})
 	part(func(w *screen) {

@@ -23,6 +23,7 @@ func fullStatus() protocol.Status {
 		Devices: &protocol.Devices{Counts: protocol.Counts{Total: 6, Healthy: 5, Granted: 3, Missing: 1}, Resources: []protocol.Resource{
 			{Name: "example.com/widget", Counts: protocol.Counts{Total: 2, Healthy: 2, Granted: 1, Missing: 1}}, {Name: "nvidia.com/gpu", Counts: protocol.Counts{Total: 4, Healthy: 3, Granted: 2}}}},
 		Images:   &protocol.Images{Count: 14, Bytes: 5_300_000_000},
+		Storage:  &protocol.Storage{Directory: "/var/lib/monopod/volumes", SizesHeldBy: "qgroup"},
 		Disks:    []protocol.Disk{{Name: "data", Path: "/var/lib/monopod", Size: 500e9, Used: 120e9, Free: 380e9}, {Name: "run", Path: "/run/monopod", Size: 800e6, Used: 2e6, Free: 798e6}},
 		Problems: []protocol.Problem{{About: "devices", Message: "nvidia.com/gpu=3, which default/train/main has, is Unhealthy: /dev/nvidia3 does not exist"}},
 		NotAsked: []protocol.Unknown{},

@@ -2,12 +2,15 @@ package storage
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/kit/wait"
@@ -33,6 +36,44 @@ func (p *Provisioner) keepClass(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// Sizes says what would hold the size of a volume that a class gets now, with the reason where nothing does or none can be had.
+func (p *Provisioner) Sizes(want plan.Isolation) string {
+	switch held, err := p.holders.Choose(want, false); {
+	case err != nil:
+		return fmt.Sprintf("nothing can: %v", err)
+	case held == plan.Nothing:
+		return "nothing: " + p.holders.Why(want)
+	default:
+		return string(held)
+	}
+}
+
+// tellSizes has a class of this provisioner say what holds the sizes of its volumes. Several nodes may share a class: what another one says stays until the next start.
+func (p *Provisioner) tellSizes(ctx context.Context, name string) error {
+	class, err := from[*storagev1.StorageClass](p.classes, name)
+	if err != nil || class == nil || class.Provisioner != plan.Provisioner || class.DeletionTimestamp != nil {
+		return err
+	}
+	want, err := plan.Parameters(class)
+	if err != nil {
+		return nil // its claims are told
+	}
+	says := p.Sizes(want)
+	if was, there := class.Annotations[plan.SizesAnnotation]; was == says || there && p.saidOf[class.UID] {
+		p.saidOf[class.UID] = true
+		return nil
+	}
+	change, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": class.UID, "annotations": map[string]string{plan.SizesAnnotation: says}}})
+	if err != nil {
+		return err
+	}
+	if _, err := p.client.StorageV1().StorageClasses().Patch(ctx, name, types.MergePatchType, change, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("annotation %s of the storage class %s: %w", plan.SizesAnnotation, name, err)
+	}
+	p.saidOf[class.UID] = true
+	return nil
 }
 
 func (p *Provisioner) makeClass(ctx context.Context) error {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
@@ -56,6 +57,9 @@ type Provisioner struct {
 	store   *records.Store
 	holders *hold.Holders
 	queue   *queue.Queue[string] // names of volumes
+	unsaid  *queue.Queue[string] // names of classes
+	// saidOf are the classes that say what holds their sizes since the start. One worker has it.
+	saidOf map[types.UID]bool
 
 	// What Run works with.
 	client  kubernetes.Interface
@@ -79,7 +83,7 @@ func New(config Config) (*Provisioner, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Provisioner{config: config, log: config.Log, store: store, holders: hold.New(config.Dir), queue: queue.New[string](), told: map[string]telling{}}
+	p := &Provisioner{config: config, log: config.Log, store: store, holders: hold.New(config.Dir), queue: queue.New[string](), unsaid: queue.New[string](), saidOf: map[types.UID]bool{}, told: map[string]telling{}}
 	for name, err := range store.Odd() {
 		p.log.Error("a directory among the volumes is left as it is: its record cannot be read, or is another node's", "directory", store.Path(name), "error", err)
 	}
@@ -164,6 +168,11 @@ func (p *Provisioner) Run(ctx context.Context, kube *rest.Config) error {
 	for _, r := range p.store.All() {
 		p.queue.Add(r.Name)
 	}
+	all.Go(func() {
+		p.unsaid.Run(ctx, 1, p.tellSizes, func(class string, err error) {
+			p.log.WarnContext(ctx, "a storage class does not say what holds its volumes' sizes; trying again", "class", class, "error", err)
+		})
+	})
 	p.queue.Run(ctx, workers, p.sync, func(name string, err error) {
 		if !apierrors.IsConflict(err) && !errors.Is(err, errLate) && !errors.Is(err, errAbsent) {
 			p.log.WarnContext(ctx, "a volume is not as it should be; trying again", "volume", name, "error", err)
@@ -209,7 +218,10 @@ func (p *Provisioner) watch(shared informers.SharedInformerFactory) (known []cac
 	return known, nil
 }
 
-func (p *Provisioner) classChanged(any) {
+func (p *Provisioner) classChanged(obj any) {
+	if c, ok := informer.Last[*storagev1.StorageClass](obj); ok && c.Provisioner == plan.Provisioner {
+		p.unsaid.Add(c.Name)
+	}
 	for _, obj := range p.claims.List() {
 		if c, ok := obj.(*corev1.PersistentVolumeClaim); ok && c.Spec.VolumeName == "" {
 			p.claimChanged(c)

@@ -269,6 +269,31 @@ func TestAClaimGrows(t *testing.T) {
 	w.event("c", "VolumeResizeSuccessful")
 }
 
+// Each class of the provisioner says what holds its volumes' sizes; a person's own words stay until the next start.
+func TestClassesSayWhatHoldsSizes(t *testing.T) {
+	w := begin(t)
+	classes := w.Client.StorageV1().StorageClasses()
+	says := func(name, what string) {
+		t.Helper()
+		apitest.Become(w.API, storagev1.SchemeGroupVersion.WithResource("storageclasses"), "", classes, name, "saying what holds sizes", func(c *storagev1.StorageClass) bool {
+			return strings.HasPrefix(c.Annotations[plan.SizesAnnotation], what)
+		}, func(c *storagev1.StorageClass) string { return c.Annotations[plan.SizesAnnotation] })
+	}
+	says(plan.ClassName, "nothing: the file system of "+w.dir)
+	for isolation, what := range map[plan.Isolation]string{plan.Image: "image", plan.Unlimited: "nothing: its class", plan.Quota: "nothing can: "} {
+		c := plan.Class(false)
+		c.Name, c.Parameters = "class-"+string(isolation), map[string]string{plan.IsolationParameter: string(isolation)}
+		if _, err := classes.Create(t.Context(), c, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		says(c.Name, what)
+	}
+	w.stop()
+	apitest.Patch(w.API, classes, plan.ClassName, `{"metadata":{"annotations":{%q:"qgroup"}}}`, plan.SizesAnnotation)
+	w.run()
+	says(plan.ClassName, "nothing: ")
+}
+
 // A class that a person has deleted or changed does not come back.
 func TestTheClassIsMadeOnce(t *testing.T) {
 	w := begin(t)

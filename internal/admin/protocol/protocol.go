@@ -81,6 +81,8 @@ type Status struct {
 	Devices  *Devices  `json:"devices,omitempty"`
 	Images   *Images   `json:"images,omitempty"`
 	Disks    []Disk    `json:"disks"`
+	// Storage is where volumes are made for claims; nil: none are.
+	Storage *Storage `json:"storage,omitempty"`
 	// Problems are all that is known to be wrong.
 	Problems []Problem `json:"problems"`
 	NotAsked []Unknown `json:"notAsked"`
@@ -103,6 +105,13 @@ type Role struct {
 	State string `json:"state"`
 	// Address is where it is reached: a URL or a socket's path; empty: it is reached through others.
 	Address string `json:"address,omitempty"`
+}
+
+// Storage is where volumes are made for claims.
+type Storage struct {
+	Directory string `json:"directory"`
+	// SizesHeldBy is what holds the sizes of the volumes that the class local gets now: project, qgroup, or "nothing: " and why.
+	SizesHeldBy string `json:"sizesHeldBy"`
 }
 
 // Pods counts the pods of the node by their phase.

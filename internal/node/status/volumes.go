@@ -10,6 +10,7 @@ import (
 
 	"monopod.dev/monopod/internal/admin/protocol"
 	"monopod.dev/monopod/internal/storage"
+	"monopod.dev/monopod/internal/storage/plan"
 )
 
 // Storage is who makes volumes for claims.
@@ -25,6 +26,8 @@ type Storage struct {
 type Volumes interface {
 	// Report tells of all volumes, and how full each is as far as ctx lets it.
 	Report(ctx context.Context, use bool) []storage.Told
+	// Sizes says what would hold the size of a new volume, for which a class wants this.
+	Sizes(want plan.Isolation) string
 }
 
 // storage says what is wrong with volumes.
@@ -41,6 +44,7 @@ func (t *Teller) storage(ctx context.Context, s *protocol.Status) {
 	if t.Storage.Volumes == nil {
 		return
 	}
+	s.Storage = &protocol.Storage{Directory: t.Storage.Directory, SizesHeldBy: t.Storage.Volumes.Sizes(plan.Auto)}
 	for _, v := range t.Storage.Volumes.Report(ctx, false) {
 		switch v.State {
 		case storage.Missing:

@@ -323,8 +323,10 @@ func Class(usual bool) *storagev1.StorageClass {
 	return c
 }
 
-// ClassName is that of the default class; DefaultAnnotation is what makes a class the default.
+// ClassName is that of the default class; DefaultAnnotation is what makes a class the default. SizesAnnotation tells people what holds the sizes of the volumes that a
+// class gets from now on.
 const (
 	ClassName         = "local"
 	DefaultAnnotation = "storageclass.kubernetes.io/is-default-class"
+	SizesAnnotation   = "monopod.dev/sizes-held-by"
 )

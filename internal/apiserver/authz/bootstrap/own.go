@@ -41,12 +41,12 @@ func (p *Policy) own() {
 }
 
 // provisioner are the rights of the node's own provisioner of volumes, which has the credential of the controllers: those that provisioners have by custom, and
-// those of a resizer and of who makes the default class.
+// those of a resizer, to make the default class, and to say in classes what holds their volumes' sizes.
 func (p *Policy) provisioner(prefix string, bind func(name, role string)) {
 	const custom = "system:persistent-volume-provisioner"
 	bind(prefix+custom, custom)
 	name := prefix + "storage"
-	p.clusterRole(name, nil, on("update", core, "persistentvolumes persistentvolumeclaims/status"), on("create", storage, "storageclasses"),
+	p.clusterRole(name, nil, on("update", core, "persistentvolumes persistentvolumeclaims/status"), on("create patch", storage, "storageclasses"),
 		on("get create", core, "configmaps"), on("get", core, "nodes"))
 	bind(name, name)
 }

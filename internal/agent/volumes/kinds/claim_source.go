@@ -81,6 +81,8 @@ func (p *pathOfHost) make(context.Context, string) error {
 type local struct {
 	*bound
 	tell func(pod *v1.Pod, kind, reason, message string)
+	// device: its file system is on a block device, and may have options of its own.
+	device bool
 }
 
 func (l *local) path() string { return l.volume.Spec.Local.Path }
@@ -89,42 +91,53 @@ func (l *local) record() claims.Record {
 	return claims.Record{Source: claims.Local, Path: l.path(), Mounted: !l.block(), Block: l.block()}
 }
 
-// make mounts the directory. What is not there is not made: it may be the place of a disk that is not.
+// make mounts the directory, or the file system of the device. What is not there is not made: it may be the place of a disk that is not.
 func (l *local) make(ctx context.Context, dir string) error {
 	if l.block() {
 		return isBlockDevice(l.path())
 	}
-	fd, err := unix.Open(l.path(), unix.O_PATH|unix.O_CLOEXEC, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("path %q of the local volume %s does not exist on this node: it is not made anew; is its disk mounted?", l.path(), l.volume.Name)
-	}
+	made, err := l.mounted(ctx)
 	if err != nil {
-		return fmt.Errorf("local volume %s: %w", l.volume.Name, &os.PathError{Op: "open", Path: l.path(), Err: err})
-	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return fmt.Errorf("local volume %s: %w", l.volume.Name, &os.PathError{Op: "stat", Path: l.path(), Err: err})
-	}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFDIR:
-		if err := l.notMounted(fd, &st); err != nil {
-			return err
-		}
-	case unix.S_IFBLK:
-		return fmt.Errorf("path %q of the local volume %s is a block device: mount its file system, and make a volume of the directory, or one with volumeMode Block", l.path(), l.volume.Name)
-	default:
-		return fmt.Errorf("path %q of the local volume %s is neither a directory nor a block device", l.path(), l.volume.Name)
-	}
-	made, err := mount.Clone(fd, l.use.receives)
-	if err != nil {
-		return fmt.Errorf("local volume %s at %s: %w", l.volume.Name, l.path(), err)
+		return err
 	}
 	defer made.Close()
 	if err := l.giveToGroup(ctx, made, dir); err != nil {
 		return err
 	}
 	return l.attach(made, dir)
+}
+
+// mounted is a mount of the volume that has no place yet.
+func (l *local) mounted(ctx context.Context) (*mount.Detached, error) {
+	fd, err := unix.Open(l.path(), unix.O_PATH|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("path %q of the local volume %s does not exist on this node: it is not made anew; is its disk mounted?", l.path(), l.volume.Name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("local volume %s: %w", l.volume.Name, &os.PathError{Op: "open", Path: l.path(), Err: err})
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("local volume %s: %w", l.volume.Name, &os.PathError{Op: "stat", Path: l.path(), Err: err})
+	}
+	var made *mount.Detached
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		if err := l.notMounted(fd, &st); err != nil {
+			return nil, err
+		}
+		made, err = mount.Clone(fd, l.use.receives)
+	case unix.S_IFBLK:
+		l.device = true
+		made, err = l.ofDevice(ctx)
+	default:
+		return nil, fmt.Errorf("path %q of the local volume %s is neither a directory nor a block device", l.path(), l.volume.Name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("local volume %s at %s: %w", l.volume.Name, l.path(), err)
+	}
+	return made, nil
 }
 
 // notMounted refuses an empty directory that nobody may look into (mode 0): by that whoever mounts a volume there, as our own provisioner does images, says that it is not mounted. A pod would
@@ -186,7 +199,7 @@ func (l *local) tellShared(root *os.File, gid int) error {
 // attach gives what was mounted its place in the pod, with the options of the volume.
 func (l *local) attach(made *mount.Detached, dir string) error {
 	options, others := mount.Flags(l.volume.Spec.MountOptions)
-	if len(others) > 0 {
+	if len(others) > 0 && !l.device {
 		return fmt.Errorf("mountOptions %q of the local volume %s are none that a mounted directory can have", others, l.volume.Name)
 	}
 	if l.mayOnly {

@@ -133,7 +133,7 @@ func (a *Agent) newOfNode(ctx context.Context, l *leaves, port int) (*ofNode, er
 		}),
 		files: volumes.New(volumes.Config{
 			Dir: podsDir, Kinds: kinds.Config{
-				Objects: l.objects, Tokens: l.tokens, HostIPs: a.cfg.NodeIPs, Allocatable: reporter.Allocatable, Node: reporter.Node,
+				Objects: l.objects, Tokens: l.tokens, HostIPs: a.cfg.NodeIPs, Allocatable: reporter.Allocatable, Node: reporter.Node, Pods: l.source.Pods,
 				Tell: func(pod *v1.Pod, kind, reason, message string) {
 					(&act.Tell{Events: l.events}).Event(pod, "", kind, reason, message)
 				},

@@ -76,6 +76,9 @@ func (c *claim) Setup(ctx context.Context, v *Volume) error {
 		}
 		defer unlock()
 	}
+	if err := c.notLeft(pod, r); err != nil {
+		return err
+	}
 	if err := c.take(pod, name, b, r); err != nil {
 		return err
 	}

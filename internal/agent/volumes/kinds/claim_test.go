@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"monopod.dev/monopod/internal/agent/objects"
@@ -309,6 +310,32 @@ func TestClaimAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.setUp(second)
+}
+
+// TestClaimOfAPodThatIsGone: who comes in the place of a pod that was deleted by force has the volume when that one has let go, and not before; whoever shares it does at once.
+func TestClaimOfAPodThatIsGone(t *testing.T) {
+	w := newWorld(t)
+	there := []types.UID{"one", "two"}
+	w.kind.cfg.Pods = func() (all []*v1.Pod) {
+		for _, uid := range there {
+			all = append(all, &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}})
+		}
+		return all
+	}
+	first := w.pod("one")
+	w.setUp(first)
+	w.setUp(w.pod("two"))
+	there = []types.UID{"two", "three"}
+	third := w.pod("three")
+	if err := w.kind.Setup(t.Context(), third); err == nil || !strings.Contains(err.Error(), "UID one, which was deleted by force") {
+		t.Errorf("the third one has it: %v", err)
+	}
+	w.setUp(w.pod("two")) // which has it already
+	w.down(first)
+	if err := claims.Forget(filepath.Join(w.pods, "one")); err != nil {
+		t.Fatal(err)
+	}
+	w.setUp(third)
 }
 
 // TestClaimReaders: the errors of a server that does not answer are no verdict about the claim.

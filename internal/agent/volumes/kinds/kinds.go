@@ -24,6 +24,8 @@ type Config struct {
 	Allocatable func() v1.ResourceList
 	// Node is the node as the API server told of it last: volumes of claims may be for some nodes only. Nil: nothing is known of it yet.
 	Node func() *v1.Node
+	// Pods are the pods that the API server has for the node, with those whose volumes are made; nil: nobody knows them.
+	Pods func() []*v1.Pod
 	// Tell tells of a pod's volume, as an event of the pod.
 	Tell func(pod *v1.Pod, kind, reason, message string)
 }

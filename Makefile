@@ -52,7 +52,7 @@ BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
 TEST_DEPS  := busybox-static e2fsprogs btrfs-progs nginx-light curl docker-registry skopeo zstd containernetworking-plugins iptables nftables iproute2 apparmor containerd runc dbus-daemon
 VM_DEPS    := qemu-system-x86 e2fsprogs binutils
 
-.PHONY: help run build guestbook test check test-unit test-image test-executor test-host test-e2e test-kills test-update test-escape test-compat test-kubectl test-kubelet test-plugins test-helm test-ingress test-vm test-podman test-containerd test-vm-all test-dist flakes bench generate dist clean deps test-deps vm-deps FORCE
+.PHONY: help run build guestbook test check test-unit test-image test-executor test-host test-e2e test-kills test-database-kills test-update test-escape test-compat test-kubectl test-kubelet test-plugins test-helm test-ingress test-vm test-podman test-containerd test-vm-all test-dist flakes bench generate dist clean deps test-deps vm-deps FORCE
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -137,6 +137,10 @@ test-e2e: need-root test-deps build $(EXAMPLES) ## end-to-end tests with the rea
 
 test-kills: need-root test-deps build ## random kills of monopod under rollouts, jobs, services, policies and DNS: [KILLS=1000] [SEED=n]
 	$(PLAIN) MONOPOD_TEST_KILLS=$(KILLS) MONOPOD_TEST_SEED=$(SEED) $(GO) test -v -timeout 6h -count 1 -run '^TestRandomDeaths$$' ./test/crash $(ARGS)
+
+test-database-kills: KILLS := 200
+test-database-kills: need-root test-deps build ## kills of monopod under a database that is written to: [KILLS=200] [SEED=n]
+	$(PLAIN) MONOPOD_TEST_DATABASE_KILLS=$(KILLS) MONOPOD_TEST_SEED=$(SEED) $(GO) test -v -timeout 6h -count 1 -run '^TestDatabaseKills$$' ./test/crash $(ARGS)
 
 test-update: need-root test-deps build $(BIN)/test/other/monopod-executor ## update the executor under pods, to another build and back: [PODS=200]
 	$(PLAIN) MONOPOD_TEST_UPDATE_PODS=$(PODS) MONOPOD_TEST_UPDATE_EXECUTOR='$(abspath $(BIN))/test/other/monopod-executor' $(GO) test -v -timeout 30m -count 1 -run '^TestUpdate$$' ./test/crash $(ARGS)

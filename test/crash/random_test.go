@@ -111,13 +111,7 @@ func TestRandomDeaths(t *testing.T) {
 // newStorm starts a node with all that is to live on it, and then everybody who changes and watches it.
 func newStorm(t *testing.T) *storm {
 	t.Helper()
-	s := &storm{T: t, seed: *seed, book: newBook(), wants: newWanted(), traffic: newTally(), out: t.TempDir()}
-	if s.seed == 0 {
-		s.seed, _ = strconv.ParseUint(os.Getenv("MONOPOD_TEST_SEED"), 10, 64)
-	}
-	if s.seed == 0 {
-		s.seed = rand.Uint64()
-	}
+	s := &storm{T: t, seed: chosenSeed(), book: newBook(), wants: newWanted(), traffic: newTally(), out: t.TempDir()}
 	t.Cleanup(func() {
 		if t.Failed() || testing.Verbose() {
 			t.Logf("MONOPOD_TEST_SEED=%d, %d kills", s.seed, s.lives)
@@ -129,7 +123,7 @@ func newStorm(t *testing.T) *storm {
 	s.n = harness.NewNode(t, harness.Options{})
 	s.awaitReady(s.begin())
 	s.n.LoadImage(image)
-	s.connect()
+	s.client = lasting(t, s.n)
 	s.settleDown()
 	s.ctx, s.stop = context.WithCancel(t.Context())
 	t.Cleanup(func() {
@@ -142,6 +136,17 @@ func newStorm(t *testing.T) *storm {
 	s.change()
 	s.rest("at first")
 	return s
+}
+
+// chosenSeed is the seed that a run is to have: that of the flag, or else of the environment, or else any.
+func chosenSeed() uint64 {
+	if *seed != 0 {
+		return *seed
+	}
+	if chosen, err := strconv.ParseUint(os.Getenv("MONOPOD_TEST_SEED"), 10, 64); err == nil && chosen != 0 {
+		return chosen
+	}
+	return rand.Uint64()
 }
 
 // rand is a source of its own for each use: what one draws changes nothing for the others.
@@ -252,17 +257,17 @@ func (s *storm) rest(when string) {
 	s.converged(when)
 }
 
-// connect makes the one client of all lives: each is dialled where its kubeconfig says, as its port is new.
-func (s *storm) connect() {
-	s.Helper()
-	cfg, err := clientcmd.BuildConfigFromFlags("", s.n.Kubeconfig())
+// lasting is one client for all lives of a node: each is dialled where its kubeconfig says, as its port is new.
+func lasting(t *testing.T, n *harness.Node) kubernetes.Interface {
+	t.Helper()
+	cfg, err := clientcmd.BuildConfigFromFlags("", n.Kubeconfig())
 	if err != nil {
-		s.Fatal(err)
+		t.Fatal(err)
 	}
 	cfg.QPS = -1
 	cfg.Timeout = 60 * time.Second * harness.SlowFactor()
 	cfg.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
-		now, err := clientcmd.BuildConfigFromFlags("", s.n.Kubeconfig())
+		now, err := clientcmd.BuildConfigFromFlags("", n.Kubeconfig())
 		if err != nil {
 			return nil, err
 		}
@@ -272,7 +277,7 @@ func (s *storm) connect() {
 		}
 		return (&net.Dialer{}).DialContext(ctx, network, u.Host)
 	}
-	s.client = kubernetes.NewForConfigOrDie(cfg)
+	return kubernetes.NewForConfigOrDie(cfg)
 }
 
 // unheard says of a request's error that it is no answer: the server went away, or was not all there yet, or does not know what came of it, as when its disk is

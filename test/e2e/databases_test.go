@@ -10,10 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"monopod.dev/monopod/internal/image/ociarchive"
 	"monopod.dev/monopod/test/harness"
-	"monopod.dev/monopod/test/images"
-	"monopod.dev/monopod/test/vm/machine"
 )
 
 // database is a program that keeps rows of one number each, acknowledged when they are durable.
@@ -54,26 +51,6 @@ var databases = []database{
 	},
 }
 
-// databasesImage has the three, of Debian's packages, which are not installed: their services would begin to run on the host.
-func databasesImage(t *testing.T) harness.ImageMaker {
-	t.Helper()
-	dir, err := machine.Unpacked(t.Context(), machine.DefaultCache(), "databases",
-		"postgresql-15", "postgresql-client-15", "libpq5", "libicu72", "libldap-2.5-0", "libsasl2-2", "libxml2", "libreadline8", "libtinfo6",
-		"mariadb-server-core", "mariadb-client-core", "libnuma1", "liburing2", "libpcre2-8-0", "libncurses6",
-		"redis-server", "redis-tools", "libjemalloc2", "liblzf1", "libatomic1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const pg = "usr/lib/postgresql/15/"
-	programs := []string{
-		pg + "bin/postgres", pg + "bin/initdb", pg + "bin/psql", "usr/sbin/mariadbd", "usr/bin/mariadb", "usr/bin/my_print_defaults", "usr/bin/resolveip",
-		"usr/bin/redis-check-rdb", "usr/bin/redis-cli",
-	}
-	return func(name string) (ociarchive.Image, error) {
-		return images.Unpacked(name, dir, programs, []string{pg + "lib/bitcode", "etc"})
-	}
-}
-
 // manifest is of the shape that charts have: a set with a template of a claim, without a class, whose programs are not root and may write nowhere else.
 func (d database) manifest() string {
 	text := func(s string) string {
@@ -101,7 +78,7 @@ const databasesName = registryHost + "/test/databases:1"
 
 // TestDatabases: what databases have acknowledged is there after all that happens to pods and nodes, and goes with the claim and with nothing else.
 func TestDatabases(t *testing.T) {
-	n := harness.StartNode(t, harness.Options{HostsTOML: harness.PushImages(t, registryHost, map[string]harness.ImageMaker{"test/databases": databasesImage(t)})})
+	n := harness.StartNode(t, harness.Options{HostsTOML: harness.PushImages(t, registryHost, map[string]harness.ImageMaker{"test/databases": harness.Databases(t)})})
 	t.Cleanup(func() {
 		if !t.Failed() {
 			return

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -24,6 +25,17 @@ func start(b *testing.B, command string, args ...string) *harness.Node {
 	n := harness.StartNode(b, harness.Options{Command: command, Args: append([]string{"--log-level", "info"}, args...)})
 	n.LoadImage(harness.Archive(b, image, images.Busybox))
 	return n
+}
+
+// longVar has those run as well that take minutes each, and are about many claims or much memory.
+const longVar = "MONOPOD_BENCH_LONG"
+
+// long is the first line of those.
+func long(b *testing.B) {
+	b.Helper()
+	if os.Getenv(longVar) == "" {
+		b.Skipf("it takes minutes: set %s=1", longVar)
+	}
 }
 
 // sample collects durations by name and reports their medians.

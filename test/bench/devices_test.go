@@ -279,7 +279,15 @@ func memoryOf(b *testing.B, kind string) (anon, all int) {
 		awaitDevices(b, n, c)
 	}
 	time.Sleep(rest) //nolint:forbidigo // a node that does nothing is what is measured
-	rollup, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", n.PID()))
+	anon, all = memory(b, n.PID())
+	n.Stop()
+	return anon, all
+}
+
+// memory is the PSS of a process, in kB: what of it is anonymous, and all.
+func memory(b *testing.B, pid int) (anon, all int) {
+	b.Helper()
+	rollup, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	must(b, err)
 	for line := range strings.Lines(string(rollup)) {
 		_, _ = fmt.Sscanf(line, "Pss_Anon: %d kB", &anon) // or it is another line
@@ -288,7 +296,6 @@ func memoryOf(b *testing.B, kind string) (anon, all int) {
 	if anon == 0 || all == 0 {
 		b.Fatalf("no figures in\n%s", rollup)
 	}
-	n.Stop()
 	return anon, all
 }
 

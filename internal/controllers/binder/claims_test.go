@@ -145,9 +145,16 @@ func (w *world) untilVolume(name, what string, wanted func(*corev1.PersistentVol
 	w.Fatalf("volume %s does not become %s", name, what)
 }
 
+// untilMarked waits until a claim has its node, with which it gets its provisioner.
 func (w *world) untilMarked(claim, node string) {
 	w.Helper()
-	w.untilClaim(claim, "marked with "+node, func(c *corev1.PersistentVolumeClaim) bool { return c.Annotations[selectedNode] == node })
+	w.untilClaim(claim, "marked with "+node, func(c *corev1.PersistentVolumeClaim) bool {
+		marked := c.Annotations[selectedNode] == node
+		if marked && c.Annotations["volume.kubernetes.io/storage-provisioner"] == "" {
+			w.Errorf("claim %s has its node, and does not say who makes its volume", claim)
+		}
+		return marked
+	})
 }
 
 // hosts makes nodes with the label by which local volumes know them.

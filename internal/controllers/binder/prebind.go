@@ -13,6 +13,7 @@ import (
 	helpers "k8s.io/component-helpers/storage/volume"
 
 	"monopod.dev/monopod/internal/controllers/owned"
+	"monopod.dev/monopod/internal/controllers/volumebinding"
 	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/pods"
 )
@@ -79,13 +80,16 @@ func (b *Binder) give(ctx context.Context, e *errand, g give) error {
 	return err
 }
 
-// mark writes into a claim for which node its volume is made.
+// mark writes into a claim for which node its volume is made, and by whom: the controller of volumes would write the latter next, and the provisioner would wait for it.
 func (b *Binder) mark(ctx context.Context, e *errand, claim *corev1.PersistentVolumeClaim) error {
 	if err := failpoint.Hit("controllers/binder/mark"); err != nil {
 		return err
 	}
 	claim = claim.DeepCopy()
 	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, helpers.AnnSelectedNode, e.node)
+	if class := b.shelves.class(helpers.GetPersistentVolumeClaimClass(claim)); class != nil && volumebinding.Outside(class.Provisioner) {
+		claim, _ = volumebinding.Announced(claim, class.Provisioner)
+	}
 	claim, err := b.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, claim, metav1.UpdateOptions{})
 	if err == nil {
 		e.wrote(ofClaim(claim), claim.ResourceVersion)

@@ -133,13 +133,18 @@ func (s Seen) unbound() (ForClaim, error) {
 // inTree begins the names of provisioners that were a part of Kubernetes, and of the one that makes nothing. All others watch claims and volumes.
 const inTree = "kubernetes.io/"
 
+// Outside says of a class's provisioner that it is one of the others, to whom a claim is announced.
+func Outside(provisioner string) bool {
+	return provisioner != "" && !strings.HasPrefix(provisioner, inTree)
+}
+
 // provision is about who makes a volume.
 func (s Seen) provision(name string, class *storagev1.StorageClass) ForClaim {
 	const failed = "ProvisioningFailed"
 	switch {
 	case class == nil:
 		return ForClaim{Verb: Wait, Event: warn(failed, fmt.Sprintf("storageclass.storage.k8s.io %q not found", name))}
-	case strings.HasPrefix(class.Provisioner, inTree):
+	case !Outside(class.Provisioner):
 		return ForClaim{Verb: Wait, Event: warn(failed, "no volume plugin matched name: "+class.Provisioner)}
 	}
 	return ForClaim{Verb: Announce, Class: class, Event: note("ExternalProvisioning", fmt.Sprintf(

@@ -2,7 +2,6 @@ package volumebinding
 
 import (
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,8 +73,8 @@ func release(v *corev1.PersistentVolume) ForVolume {
 	switch v.Spec.PersistentVolumeReclaimPolicy {
 	case corev1.PersistentVolumeReclaimRetain:
 	case corev1.PersistentVolumeReclaimDelete:
-		switch by := v.Annotations[helpers.AnnDynamicallyProvisioned]; {
-		case by != "" && !strings.HasPrefix(by, inTree), v.Spec.CSI != nil, metav1.HasAnnotation(v.ObjectMeta, helpers.AnnMigratedTo):
+		switch {
+		case Outside(v.Annotations[helpers.AnnDynamicallyProvisioned]), v.Spec.CSI != nil, metav1.HasAnnotation(v.ObjectMeta, helpers.AnnMigratedTo):
 			// Whoever has made it sees that it is released, and removes it.
 		default:
 			why := fmt.Sprintf("error getting deleter volume plugin for volume %q: no deletable volume plugin matched", v.Name)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
+	"monopod.dev/monopod/cmd/monopod/cli"
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/host/probe"
 )
@@ -24,18 +25,18 @@ is changed. It takes the same settings as 'monopod up', and checks the same path
 Exit codes: 0 if a node would start, 1 if it would not, 2 for an invalid command line or configuration.`,
 		Example: `  monopod check
   monopod check -o json --data-dir /srv/monopod`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 	}
-	cfg := addConfiguration(cmd, config.All)
-	formatFlag(cmd, &output, asTable, asJSON)
+	cfg := cli.AddConfiguration(cmd, config.All)
+	cli.FormatFlag(cmd, &output, cli.AsTable, cli.AsJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := cfg.load()
+		c, err := cfg.Load()
 		if err != nil {
 			return err
 		}
 		results := probe.Run(cmd.Context(), probeConfig(c, config.All))
 		write := probe.WriteTable
-		if output == asJSON {
+		if output == cli.AsJSON {
 			write = probe.WriteJSON
 		}
 		if err := write(os.Stdout, results); err != nil {

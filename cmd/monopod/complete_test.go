@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"monopod.dev/monopod/internal/admin/protocol"
+	"monopod.dev/monopod/test/clitest"
 )
 
 // completed are what a shell offers for the last of the words, and whether it offers files beside them.
@@ -32,8 +33,8 @@ func completed(t *testing.T, words ...string) (all []string, files bool) {
 }
 
 func TestCompletion(t *testing.T) {
-	rig := newAdminRig(t, protocol.Status{})
-	socket, dir := rig.path("admin.sock"), rig.path("cdi")
+	rig := clitest.NewAdminRig(t, protocol.Status{})
+	socket, dir := rig.Path("admin.sock"), rig.Path("cdi")
 	names := []string{"example.com/widget=w0", "example.com/widget=w1", "example.com/widget=w2",
 		"vendor.example/gpu=GPU-5c6e2c1a-1f6b-44a0-8f1d-0a7f3e21b9c4", "vendor.example/gpu=all"}
 	for _, c := range []struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
+	"monopod.dev/monopod/cmd/monopod/cli"
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/node"
 )
@@ -27,7 +28,7 @@ names: web.default.svc.cluster.local. Pods can do so in any case.
 If the machine uses systemd-resolved, it is told to ask the node for the cluster's names. Otherwise a marked
 block in /etc/resolv.conf makes the node the first server; the node asks the other servers for all other names.
 'monopod dns disable' and 'monopod reset' undo this.`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newDNSEnableCommand(), newDNSDisableCommand(), newDNSStatusCommand())
@@ -39,11 +40,11 @@ var dnsSettings = []string{"config", "data-dir", "bridge", "service-cidr", "clus
 
 // dnsCommand makes a command that works with a node's configuration.
 func dnsCommand(use, short, long string, do func(ctx context.Context, c *v1alpha1.NodeConfiguration, out io.Writer) error) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: "  monopod dns " + use, Args: noArgs}
-	cfg := addConfiguration(cmd, config.All)
-	showOnly(cmd, dnsSettings...)
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: "  monopod dns " + use, Args: cli.NoArgs}
+	cfg := cli.AddConfiguration(cmd, config.All)
+	cli.ShowOnly(cmd, dnsSettings...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := cfg.load()
+		c, err := cfg.Load()
 		if err != nil {
 			return err
 		}

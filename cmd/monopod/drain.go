@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"monopod.dev/monopod/cmd/monopod/cli"
 	"monopod.dev/monopod/internal/admin/client"
 	"monopod.dev/monopod/internal/admin/protocol"
 	"monopod.dev/monopod/internal/kit/oneline"
@@ -41,9 +42,9 @@ Exit codes: 0 if all pods have ended; 1 if some have not ended in time (they are
 node ended meanwhile; 2 for an invalid command line. With --wait=false: 0 if the drain has begun.`,
 		Example: `  monopod drain && kill $(pidof monopod)
   monopod drain --grace 2m --critical-grace 20s`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 	}
-	adminSocketFlag(cmd, &socket)
+	cli.AdminSocketFlag(cmd, &socket)
 	cmd.Flags().DurationVar(&grace, "grace", 0, "`DURATION` in which all pods have to end (default: as configured, else 30s)")
 	cmd.Flags().DurationVar(&critical, "critical-grace", 0, "`DURATION` at the end of --grace that is reserved for critical pods (default: as configured, else a third of --grace)")
 	cmd.Flags().BoolVar(&wait, "wait", true, "wait until all pods have ended; false: return when the drain has begun")
@@ -58,15 +59,15 @@ node ended meanwhile; 2 for an invalid command line. With --wait=false: 0 if the
 				continue
 			}
 			if *f.value < 0 {
-				return &usageError{fmt.Errorf("--%s is %s: use 0s or more", f.name, *f.value)}
+				return &cli.UsageError{Err: fmt.Errorf("--%s is %s: use 0s or more", f.name, *f.value)}
 			}
 			*f.to = f.value
 		}
 		if req.Grace != nil && req.CriticalGrace != nil && critical > grace {
-			return &usageError{fmt.Errorf("--critical-grace is %s, which is more than --grace, %s: it is a part of it", critical, grace)}
+			return &cli.UsageError{Err: fmt.Errorf("--critical-grace is %s, which is more than --grace, %s: it is a part of it", critical, grace)}
 		}
 		d := drain{out: cmd.OutOrStdout()}
-		err := withNode(socket, func(c *client.Client) error { return c.Drain(cmd.Context(), req, wait, d.told) })
+		err := cli.WithNode(socket, func(c *client.Client) error { return c.Drain(cmd.Context(), req, wait, d.told) })
 		if err != nil || !wait {
 			return err
 		}

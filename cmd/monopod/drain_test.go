@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"monopod.dev/monopod/cmd/monopod/cli"
 	"monopod.dev/monopod/internal/admin"
 	"monopod.dev/monopod/internal/admin/protocol"
+	"monopod.dev/monopod/test/clitest"
 )
 
 // drained is a node that tells this, one after the other.
@@ -45,18 +47,18 @@ func serveDrain(t *testing.T, told ...protocol.Drain) (*drained, string) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	d := &drained{told: told, ticks: make(chan struct{}, 1)}
-	r := &adminRig{t: t, dir: dir, socket: filepath.Join(dir, protocol.SocketName)}
-	s, err := admin.New(admin.Config{Socket: r.socket, Drain: d, Status: func(context.Context) protocol.Status { return protocol.Status{} }})
+	socket := filepath.Join(dir, protocol.SocketName)
+	s, err := admin.New(admin.Config{Socket: socket, Drain: d, Status: func(context.Context) protocol.Status { return protocol.Status{} }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.background("admin", s.Run)
+	clitest.Background(t, "admin", s.Run)
 	select {
 	case <-s.Ready():
 	case <-time.After(time.Minute):
 		t.Fatal("no socket")
 	}
-	return d, r.socket
+	return d, socket
 }
 
 var (
@@ -106,7 +108,7 @@ func TestDrainCommandWhenTheTimeIsOver(t *testing.T) {
 		t.Errorf("%v, %s", err, out)
 	}
 	for _, args := range [][]string{{"--grace", "-1s"}, {"--grace", "1s", "--critical-grace", "2s"}, {"--grace", "soon"}, {"now"}} {
-		if _, _, err := command(t.Context(), append([]string{"drain", "--admin-socket", socket}, args...)...); !errors.As(err, new(*usageError)) {
+		if _, _, err := command(t.Context(), append([]string{"drain", "--admin-socket", socket}, args...)...); !errors.As(err, new(*cli.UsageError)) {
 			t.Errorf("%q: %v", args, err)
 		}
 	}

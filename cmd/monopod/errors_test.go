@@ -2,38 +2,12 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 
-	"github.com/containerd/errdefs"
+	"monopod.dev/monopod/cmd/monopod/cli"
 )
 
-// No command's error begins or ends in its class.
-func TestErrorsWithoutTheirClasses(t *testing.T) {
-	for _, class := range classes {
-		for _, err := range []error{
-			fmt.Errorf("device modem is in use by default/dev/c: delete the pod: %w", class),
-			fmt.Errorf("%w: device modem is in use by default/dev/c: delete the pod", class),
-			fmt.Errorf("device modem is in use by default/dev/c: delete the pod: %v: %v", class, errdefs.ErrFailedPrecondition), // from another process
-		} {
-			if got := plainly(err); got != "device modem is in use by default/dev/c: delete the pod" {
-				t.Errorf("%v: %q", err, got)
-			}
-		}
-	}
-	for text, want := range map[string]string{
-		"one: not found\ntwo: already exists\nthree": "one\ntwo\nthree",
-		"not found":                             "not found",
-		"what was not found: it is unavailable": "what was not found: it is unavailable",
-		"":                                      "",
-	} {
-		if got := plainly(errors.New(text)); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
-}
-
-// A failing command's last words are those of plainly, whichever command it is.
+// A failing command's last words are those of cli.Plainly, whichever command it is.
 func TestACommandsErrorHasNoClass(t *testing.T) {
 	for _, args := range [][]string{
 		{"device", "rm", "nothing", "--spec-dir", t.TempDir()},
@@ -42,8 +16,8 @@ func TestACommandsErrorHasNoClass(t *testing.T) {
 		{"cdi", "inspect", "example.com/widget=nothing", "--spec-dirs", t.TempDir()},
 		{"snapshot", "save", t.TempDir() + "/x/y"},
 	} {
-		code, why := execute(t.Context(), args)
-		if code == 0 || why == "" || withoutClasses(why) != why {
+		code, why := cli.Execute(t.Context(), newRootCommand(), args)
+		if code == 0 || why == "" || cli.Plainly(errors.New(why)) != why {
 			t.Errorf("%q: code %d, %q", args, code, why)
 		}
 	}
@@ -60,7 +34,7 @@ func TestACommandLineThatCannotBeUsed(t *testing.T) {
 		`unknown argument "x"; see 'monopod status --help'`:                                   {"status", "x"},
 		`"a/b/c" names no pod: say POD or NAMESPACE/POD`:                                      {"trace", "a/b/c"},
 	} {
-		if code, why := execute(t.Context(), args); code != 2 || why != want {
+		if code, why := cli.Execute(t.Context(), newRootCommand(), args); code != 2 || why != want {
 			t.Errorf("%q: code %d, %s; want %s", args, code, why, want)
 		}
 	}

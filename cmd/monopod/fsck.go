@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"monopod.dev/monopod/cmd/monopod/cli"
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/fsck"
 	"monopod.dev/monopod/internal/kit/oneline"
@@ -49,15 +50,15 @@ an invalid command line or configuration.`,
   monopod fsck --deep --data-dir /srv/monopod
   monopod fsck --repair
   monopod fsck -o json | jq -r '.findings[] | select(.severity == "damaged") | .object'`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 	}
-	cfg := addConfiguration(cmd, config.All)
-	showOnly(cmd, "config", "data-dir", "run-dir")
-	formatFlag(cmd, &output, asTable, asJSON)
+	cfg := cli.AddConfiguration(cmd, config.All)
+	cli.ShowOnly(cmd, "config", "data-dir", "run-dir")
+	cli.FormatFlag(cmd, &output, cli.AsTable, cli.AsJSON)
 	cmd.Flags().BoolVar(&how.Deep, "deep", false, "read every file of every layer")
 	cmd.Flags().BoolVar(&how.Repair, "repair", false, "repair what can be repaired")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := cfg.load()
+		c, err := cfg.Load()
 		if err != nil {
 			return err
 		}
@@ -66,8 +67,8 @@ an invalid command line or configuration.`,
 			return err
 		}
 		write := printFsck
-		if output == asJSON {
-			write = func(w io.Writer, r node.FsckReport) error { return printJSON(w, r) }
+		if output == cli.AsJSON {
+			write = func(w io.Writer, r node.FsckReport) error { return cli.PrintJSON(w, r) }
 		}
 		if werr := write(os.Stdout, report); werr != nil {
 			return werr
@@ -84,7 +85,7 @@ an invalid command line or configuration.`,
 func fsckVerdict(r node.FsckReport) error {
 	switch {
 	case r.Repaired && len(r.Remaining) > 0:
-		return fmt.Errorf("%s of %d could not be repaired", count(len(r.Remaining), "finding"), len(r.Findings))
+		return fmt.Errorf("%s of %d could not be repaired", cli.Count(len(r.Remaining), "finding"), len(r.Findings))
 	case !r.Repaired && len(r.Findings) > 0:
 		repairable := 0
 		for _, f := range r.Findings {
@@ -93,18 +94,11 @@ func fsckVerdict(r node.FsckReport) error {
 			}
 		}
 		if repairable == 0 {
-			return fmt.Errorf("%s; --repair can repair none of them", count(len(r.Findings), "finding"))
+			return fmt.Errorf("%s; --repair can repair none of them", cli.Count(len(r.Findings), "finding"))
 		}
-		return fmt.Errorf("%s; --repair repairs %d of them", count(len(r.Findings), "finding"), repairable)
+		return fmt.Errorf("%s; --repair repairs %d of them", cli.Count(len(r.Findings), "finding"), repairable)
 	}
 	return nil
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func printFsck(w io.Writer, r node.FsckReport) error {
@@ -128,19 +122,12 @@ func printFsck(w io.Writer, r node.FsckReport) error {
 	case r.Repaired && len(r.Remaining) == 0:
 		verdict = "all was repaired"
 	case r.Repaired:
-		verdict = count(len(r.Remaining), "finding") + " remain"
+		verdict = cli.Count(len(r.Remaining), "finding") + " remain"
 	case len(r.Findings) > 0:
-		verdict = count(len(r.Findings), "finding")
+		verdict = cli.Count(len(r.Findings), "finding")
 	}
-	_, err := fmt.Fprintf(w, "%s, %s, %s, %s %s: %s\n", count(r.Images, "image"), count(r.Layers, "layer"), count(r.Containers, "container"), plural(r.Sandboxes, "sandbox", "sandboxes"), how, verdict)
+	_, err := fmt.Fprintf(w, "%s, %s, %s, %s %s: %s\n", cli.Count(r.Images, "image"), cli.Count(r.Layers, "layer"), cli.Count(r.Containers, "container"), cli.Plural(r.Sandboxes, "sandbox", "sandboxes"), how, verdict)
 	return err
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }
 
 // printFindings writes three lines for each: what it is, what is wrong with it, and what a repair does.

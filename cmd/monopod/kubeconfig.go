@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"monopod.dev/monopod/cmd/monopod/cli"
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/kit/atomicfile"
 )
@@ -45,7 +46,7 @@ certificate or create a token of a service account (docs/ACCESS.md).`,
 		Example: `  monopod kubeconfig --server 192.0.2.7 > laptop.kubeconfig
   monopod kubeconfig --server node.example.com --name lab --output lab.kubeconfig
   ssh root@node.example.com monopod kubeconfig --server node.example.com > ~/.kube/node`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			k := kubeconfigCopy{from: from, server: server, name: name, shown: shownCertificate}
 			raw, warning, err := k.make()
@@ -97,7 +98,7 @@ func (k *kubeconfigCopy) make() (raw []byte, warning string, err error) {
 	}
 	host, port, err := splitServer(k.server, at.Port())
 	if err != nil {
-		return nil, "", &usageError{err}
+		return nil, "", &cli.UsageError{Err: err}
 	}
 	warning, err = k.check(at.Host, host, port, cluster.CertificateAuthorityData)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"monopod.dev/monopod/cmd/monopod/cli"
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/node"
 )
@@ -24,13 +25,13 @@ command names them and removes nothing. Stop the node first. This cannot be undo
 		Example: `  monopod reset --yes
   monopod reset --volumes         # says whose volumes would be removed
   monopod reset --volumes --yes`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 	}
-	cfg := addConfiguration(cmd, config.All)
+	cfg := cli.AddConfiguration(cmd, config.All)
 	cmd.Flags().BoolVar(&yes, "yes", false, "confirm the removal; without it nothing is removed")
 	cmd.Flags().BoolVar(&volumes, "volumes", false, "remove the volumes of claims too, with the data in them")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := cfg.load()
+		c, err := cfg.Load()
 		if err != nil {
 			return err
 		}
@@ -39,7 +40,7 @@ command names them and removes nothing. Stop the node first. This cannot be undo
 			if err != nil {
 				return err
 			}
-			return &usageError{fmt.Errorf("this removes the pods, the images and the API's objects in %s and %s%s: repeat it with --yes to do so", c.DataDir, c.RunDir, ofVolumes(had, volumes))}
+			return &cli.UsageError{Err: fmt.Errorf("this removes the pods, the images and the API's objects in %s and %s%s: repeat it with --yes to do so", c.DataDir, c.RunDir, ofVolumes(had, volumes))}
 		}
 		return node.Reset(cmd.Context(), options(c, false), volumes)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"monopod.dev/monopod/cmd/monopod/cli"
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/node"
 )
@@ -40,11 +41,11 @@ FILE is a tar. Its etcd.db is the file that 'etcdctl snapshot save' writes; mani
   monopod snapshot save -o json "/backup/$(date +%F).tar" | jq -r .revision`,
 		Args: oneFile,
 	}
-	cfg := addConfiguration(cmd, config.All)
-	showOnly(cmd, "config", "data-dir", "run-dir")
-	formatFlag(cmd, &output, asTable, asJSON)
+	cfg := cli.AddConfiguration(cmd, config.All)
+	cli.ShowOnly(cmd, "config", "data-dir", "run-dir")
+	cli.FormatFlag(cmd, &output, cli.AsTable, cli.AsJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := cfg.load()
+		c, err := cfg.Load()
 		if err != nil {
 			return err
 		}
@@ -54,10 +55,10 @@ FILE is a tar. Its etcd.db is the file that 'etcdctl snapshot save' writes; mani
 		if err != nil {
 			return err
 		}
-		if output == asJSON {
-			return printJSON(cmd.OutOrStdout(), m)
+		if output == cli.AsJSON {
+			return cli.PrintJSON(cmd.OutOrStdout(), m)
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "saved the objects of %s at revision %d, and %s, to %s (%s)\n", m.Node, m.Revision, count(len(m.Files)-1, "file"), args[0], sizeOf(args[0]))
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "saved the objects of %s at revision %d, and %s, to %s (%s)\n", m.Node, m.Revision, cli.Count(len(m.Files)-1, "file"), args[0], sizeOf(args[0]))
 		return err
 	}
 	return cmd
@@ -82,12 +83,12 @@ so clients list again. Running pods that are not in the snapshot are stopped whe
   monopod snapshot restore --force --data-dir /srv/monopod /backup/node.tar`,
 		Args: oneFile,
 	}
-	cfg := addConfiguration(cmd, config.All)
-	showOnly(cmd, "config", "data-dir", "run-dir")
-	formatFlag(cmd, &output, asTable, asJSON)
+	cfg := cli.AddConfiguration(cmd, config.All)
+	cli.ShowOnly(cmd, "config", "data-dir", "run-dir")
+	cli.FormatFlag(cmd, &output, cli.AsTable, cli.AsJSON)
 	cmd.Flags().BoolVar(&force, "force", false, "move existing data aside")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := cfg.load()
+		c, err := cfg.Load()
 		if err != nil {
 			return err
 		}
@@ -97,8 +98,8 @@ so clients list again. Running pods that are not in the snapshot are stopped whe
 		if err != nil {
 			return err
 		}
-		if output == asJSON {
-			return printJSON(cmd.OutOrStdout(), r)
+		if output == cli.AsJSON {
+			return cli.PrintJSON(cmd.OutOrStdout(), r)
 		}
 		out := cmd.OutOrStdout()
 		if _, err := fmt.Fprintf(out, "restored the objects of %s of %s to %s\n", r.Manifest.Node, r.Manifest.Time.Format(time.RFC3339), c.DataDir); err != nil || r.Aside == "" {
@@ -112,7 +113,7 @@ so clients list again. Running pods that are not in the snapshot are stopped whe
 
 func oneFile(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 || args[0] == "" {
-		return &usageError{errors.New("name one FILE; see '" + cmd.CommandPath() + " --help'")}
+		return &cli.UsageError{Err: errors.New("name one FILE; see '" + cmd.CommandPath() + " --help'")}
 	}
 	return nil
 }
@@ -122,12 +123,12 @@ func sizeOf(path string) string {
 	if err != nil {
 		return "?"
 	}
-	return humanSize(uint64(max(0, info.Size())))
+	return cli.HumanSize(uint64(max(0, info.Size())))
 }
 
 // stepProgress draws a line for a step that takes a while, if somebody looks. done ends the line.
 func stepProgress(to *os.File) (tell func(step string, done, total int64), end func()) {
-	if !isTerminal(to) {
+	if !cli.IsTerminal(to) {
 		return nil, func() {}
 	}
 	var told time.Time
@@ -136,7 +137,7 @@ func stepProgress(to *os.File) (tell func(step string, done, total int64), end f
 				return
 			}
 			told = time.Now()
-			fmt.Fprintf(to, "\r%s %s of %s\x1b[K", step, humanSize(uint64(max(0, done))), humanSize(uint64(max(0, total))))
+			fmt.Fprintf(to, "\r%s %s of %s\x1b[K", step, cli.HumanSize(uint64(max(0, done))), cli.HumanSize(uint64(max(0, total))))
 		}, func() {
 			if !told.IsZero() {
 				_, _ = io.WriteString(to, "\r\x1b[K")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"monopod.dev/monopod/cmd/monopod/cli"
 	"monopod.dev/monopod/internal/admin/client"
 	"monopod.dev/monopod/internal/admin/protocol"
 	"monopod.dev/monopod/internal/kit/oneline"
@@ -39,21 +40,21 @@ invalid command line. For scripts: .problems of -o json is empty if no problem i
 		Example: `  monopod status
   monopod status -o json | jq -e '.problems == []'
   monopod status --admin-socket /run/other/admin.sock`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := askStatus(cmd.Context(), socket)
 			if err != nil {
 				return err
 			}
-			if format != asTable {
-				return printValue(cmd.OutOrStdout(), format, s)
+			if format != cli.AsTable {
+				return cli.PrintValue(cmd.OutOrStdout(), format, s)
 			}
 			_, err = io.WriteString(cmd.OutOrStdout(), statusScreen(s, time.Now()))
 			return err
 		},
 	}
-	adminSocketFlag(cmd, &socket)
-	formatFlag(cmd, &format, asTable, asJSON, asYAML)
+	cli.AdminSocketFlag(cmd, &socket)
+	cli.FormatFlag(cmd, &format, cli.AsTable, cli.AsJSON, cli.AsYAML)
 	return cmd
 }
 
@@ -66,7 +67,7 @@ func askStatus(ctx context.Context, socket string) (protocol.Status, error) {
 	var all []protocol.Status
 	var first error
 	for _, path := range sockets {
-		err := withNode(path, func(c *client.Client) error {
+		err := cli.WithNode(path, func(c *client.Client) error {
 			s, err := c.Status(ctx)
 			if err == nil {
 				all = append(all, s)
@@ -149,7 +150,7 @@ func statusScreen(s protocol.Status, now time.Time) string {
 		_ = w.tw.Flush() // into memory
 	}
 	part(func(w *screen) {
-		w.row("NODE", fmt.Sprintf("%s, process %d, started %s", s.Node, s.PID, humanAge(s.Started, now)))
+		w.row("NODE", fmt.Sprintf("%s, process %d, started %s", s.Node, s.PID, cli.HumanAge(s.Started, now)))
 		w.row("VERSIONS", versionsLine(s.Versions))
 	})
 	part(func(w *screen) {
@@ -165,12 +166,12 @@ func statusScreen(s protocol.Status, now time.Time) string {
 	part(func(w *screen) { devicesPart(w, s.Devices) })
 	part(func(w *screen) {
 		if i := s.Images; i != nil {
-			w.row("IMAGES", fmt.Sprintf("%d, %s on disk", i.Count, humanSize(i.Bytes)))
+			w.row("IMAGES", fmt.Sprintf("%d, %s on disk", i.Count, cli.HumanSize(i.Bytes)))
 		}
 	})
 	part(func(w *screen) {
 		for _, d := range s.Disks {
-			w.row("DISK", d.Name, d.Path, fmt.Sprintf("%s used", humanSize(d.Used)), fmt.Sprintf("%s free of %s", humanSize(d.Free), humanSize(d.Size)))
+			w.row("DISK", d.Name, d.Path, fmt.Sprintf("%s used", cli.HumanSize(d.Used)), fmt.Sprintf("%s free of %s", cli.HumanSize(d.Free), cli.HumanSize(d.Size)))
 		}
 	})
 	part(func(w *screen) {

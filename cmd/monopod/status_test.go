@@ -3,14 +3,18 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"monopod.dev/monopod/cmd/monopod/cli"
 	"monopod.dev/monopod/internal/admin"
 	"monopod.dev/monopod/internal/admin/protocol"
+	"monopod.dev/monopod/test/clitest"
 )
 
 func fullStatus() protocol.Status {
@@ -32,8 +36,8 @@ func fullStatus() protocol.Status {
 
 func TestStatusScreen(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0).Add(3 * time.Hour)
-	golden(t, "status", statusScreen(fullStatus(), now))
-	golden(t, "status-of-a-runtime", statusScreen(protocol.Status{
+	clitest.Golden(t, "status", statusScreen(fullStatus(), now))
+	clitest.Golden(t, "status-of-a-runtime", statusScreen(protocol.Status{
 		Node: "edge-1", PID: 4711, Started: now, Versions: protocol.Versions{Monopod: "0.9.0", Kernel: "6.1.0"},
 		Roles: []protocol.Role{{Name: "runtime", State: protocol.Ready, Address: "/run/monopod/cri.sock"}}, Images: &protocol.Images{},
 		NotAsked: []protocol.Unknown{{What: "pods", Why: "the role agent does not run in this process"}, {What: "devices", Why: "the role devices does not run in this process"}},
@@ -41,18 +45,32 @@ func TestStatusScreen(t *testing.T) {
 }
 
 func TestStatusCommand(t *testing.T) {
-	r := newAdminRig(t, fullStatus())
-	out, _, err := command(t.Context(), "status", "--admin-socket", r.socket)
+	r := clitest.NewAdminRig(t, fullStatus())
+	out, _, err := command(t.Context(), "status", "--admin-socket", r.Socket)
 	if err != nil || !strings.HasPrefix(out.String(), "NODE        edge-1, process 4711, started ") {
 		t.Errorf("%v, %s", err, out)
 	}
-	out, _, err = command(t.Context(), "status", "--admin-socket", r.socket, "-o", "json")
+	out, _, err = command(t.Context(), "status", "--admin-socket", r.Socket, "-o", "json")
 	var got protocol.Status
 	if err != nil || json.Unmarshal([]byte(out.String()), &got) != nil || !reflect.DeepEqual(got, fullStatus()) {
 		t.Errorf("%v, %s", err, out)
 	}
-	if out, _, err = command(t.Context(), "status", "--admin-socket", r.socket, "-o", "yaml"); err != nil || !strings.Contains(out.String(), "kernel: 6.1.0-30-amd64") {
+	if out, _, err = command(t.Context(), "status", "--admin-socket", r.Socket, "-o", "yaml"); err != nil || !strings.Contains(out.String(), "kernel: 6.1.0-30-amd64") {
 		t.Errorf("%v, %s", err, out)
+	}
+}
+
+func TestStatusOfNothing(t *testing.T) {
+	absent := filepath.Join(t.TempDir(), "absent.sock")
+	_, _, err := command(t.Context(), "status", "--admin-socket", absent)
+	if u := (*cli.UsageError)(nil); !errors.Is(err, fs.ErrNotExist) || errors.As(err, &u) || !strings.Contains(err.Error(), "no node runs at "+absent+": start 'monopod up', or name the socket") {
+		t.Error(err)
+	}
+	for _, args := range [][]string{{"-o", "wide"}, {"x"}} {
+		_, _, err := command(t.Context(), append([]string{"status", "--admin-socket", absent}, args...)...)
+		if u := (*cli.UsageError)(nil); !errors.As(err, &u) {
+			t.Errorf("%q is taken: %v", args, err)
+		}
 	}
 }
 
@@ -69,18 +87,18 @@ func TestStatusOfRolesApart(t *testing.T) {
 		Roles: []protocol.Role{{Name: "apiserver"}}, Pods: &protocol.Pods{Running: 7},
 		NotAsked: []protocol.Unknown{{What: "devices", Why: "not here"}, {What: "images", Why: "not here"}}}
 
-	r := newAdminRig(t, agent)
+	r := clitest.NewAdminRig(t, agent)
 	serve := func(name string, s protocol.Status) {
-		srv, err := admin.New(admin.Config{Socket: filepath.Join(r.dir, name), Status: func(context.Context) protocol.Status { return s }})
+		srv, err := admin.New(admin.Config{Socket: filepath.Join(r.Dir, name), Status: func(context.Context) protocol.Status { return s }})
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.background(name, srv.Run)
+		clitest.Background(t, name, srv.Run)
 		<-srv.Ready()
 	}
 	ask := func() (got protocol.Status) {
 		t.Helper()
-		out, _, err := command(t.Context(), "status", "--admin-socket", r.socket, "-o", "json")
+		out, _, err := command(t.Context(), "status", "--admin-socket", r.Socket, "-o", "json")
 		if err == nil {
 			err = json.Unmarshal([]byte(out.String()), &got)
 		}
@@ -101,7 +119,7 @@ func TestStatusOfRolesApart(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	// Without the agent the others are still the node.
-	r.stop()
+	r.Stop()
 	if got := ask(); len(got.Roles) != 2 || got.Pods.Running != 7 || len(got.NotAsked) != 1 || got.NotAsked[0].What != "devices" {
 		t.Errorf("without the agent: %+v", got)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod.dev/monopod/cmd/monopod/cli"
 	"monopod.dev/monopod/internal/admin/client"
 	"monopod.dev/monopod/internal/admin/protocol"
 	"monopod.dev/monopod/internal/kit/oneline"
@@ -53,7 +54,7 @@ no node answers; 2 for an invalid command line.`,
   monopod trace web -o json | jq '.steps[] | select(.step == "runs") | .offsetMilliseconds'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return &usageError{fmt.Errorf("%d arguments: name one pod; see 'monopod trace --help'", len(args))}
+				return &cli.UsageError{Err: fmt.Errorf("%d arguments: name one pod; see 'monopod trace --help'", len(args))}
 			}
 			return nil
 		},
@@ -70,16 +71,16 @@ no node answers; 2 for an invalid command line.`,
 				return err
 			}
 			now := time.Now()
-			if format != asTable {
-				return printValue(cmd.OutOrStdout(), format, measured(t, now))
+			if format != cli.AsTable {
+				return cli.PrintValue(cmd.OutOrStdout(), format, measured(t, now))
 			}
 			_, err = io.WriteString(cmd.OutOrStdout(), traceScreen(t, now))
 			return err
 		},
 	}
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", metav1.NamespaceDefault, "the pod's `NAMESPACE`")
-	adminSocketFlag(cmd, &socket)
-	formatFlag(cmd, &format, asTable, asJSON, asYAML)
+	cli.AdminSocketFlag(cmd, &socket)
+	cli.FormatFlag(cmd, &format, cli.AsTable, cli.AsJSON, cli.AsYAML)
 	return cmd
 }
 
@@ -92,10 +93,10 @@ func podArgument(arg, chosen string) (namespace, pod string, err error) {
 	case slices.Contains([]string{"pod", "pods", "po"}, namespace):
 		namespace = cmp.Or(chosen, metav1.NamespaceDefault)
 	case chosen != "" && chosen != namespace:
-		return "", "", &usageError{fmt.Errorf("%s is in namespace %s, but -n says %s: name one namespace", arg, namespace, chosen)}
+		return "", "", &cli.UsageError{Err: fmt.Errorf("%s is in namespace %s, but -n says %s: name one namespace", arg, namespace, chosen)}
 	}
 	if namespace == "" || pod == "" || strings.Contains(pod, "/") {
-		return "", "", &usageError{fmt.Errorf("%q names no pod: say POD or NAMESPACE/POD", arg)}
+		return "", "", &cli.UsageError{Err: fmt.Errorf("%q names no pod: say POD or NAMESPACE/POD", arg)}
 	}
 	return namespace, pod, nil
 }
@@ -110,7 +111,7 @@ func askTrace(ctx context.Context, socket, namespace, pod string) (protocol.Trac
 	var first error
 	var without []protocol.Unknown
 	for _, path := range sockets {
-		err := withNode(path, func(c *client.Client) error {
+		err := cli.WithNode(path, func(c *client.Client) error {
 			t, err := c.Trace(ctx, namespace, pod)
 			if err == nil {
 				all = append(all, t)
@@ -219,7 +220,7 @@ func traceScreen(t protocol.Trace, now time.Time) string {
 	from := begun(t)
 	fmt.Fprintf(&b, "POD        %s/%s, UID %s\n", oneline.Of(t.Namespace), oneline.Of(t.Pod), oneline.Of(t.UID))
 	if len(t.Steps) > 0 {
-		fmt.Fprintf(&b, "BEGUN      %s, %s\n\n", from.Local().Format("2006-01-02 15:04:05.000"), humanAge(from, now))
+		fmt.Fprintf(&b, "BEGUN      %s, %s\n\n", from.Local().Format("2006-01-02 15:04:05.000"), cli.HumanAge(from, now))
 		fmt.Fprintf(&b, "%*s %*s  %-*s %s\n", offsetWide, "OFFSET ms", tookWide, "TOOK ms", stepWide, "STEP", "FOR")
 	}
 	last := from

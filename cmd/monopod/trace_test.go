@@ -14,6 +14,7 @@ import (
 
 	"monopod.dev/monopod/internal/admin"
 	"monopod.dev/monopod/internal/admin/protocol"
+	"monopod.dev/monopod/test/clitest"
 )
 
 var traceBegun = time.Unix(1_800_000_000, 123_000_000).UTC()
@@ -50,7 +51,7 @@ func TestTraceScreen(t *testing.T) {
 	time.Local = time.UTC
 	defer func() { time.Local = was }()
 	now := traceBegun.Add(3 * time.Hour)
-	golden(t, "trace", traceScreen(traceOf(append(append([]protocol.Step{}, ofTheAPIServer...), ofTheAgent...)...), now))
+	clitest.Golden(t, "trace", traceScreen(traceOf(append(append([]protocol.Step{}, ofTheAPIServer...), ofTheAgent...)...), now))
 
 	failed := stepAt("CRI PullImage", "a-sidecar-with-a-long-name", 31000, 2_531_000)
 	failed.Outcome = "ErrImagePull"
@@ -58,8 +59,8 @@ func TestTraceScreen(t *testing.T) {
 		stepAt("StartContainer", "a-sidecar-with-a-long-name", 12_531_000, -1), stepAt("a step of a name that no column has room for", "a", 12_531_000, -1))
 	alone.Dropped = 7
 	alone.NotAsked = []protocol.Unknown{{What: "POST, store, bind", Why: "the role apiserver does not run in this process"}}
-	golden(t, "trace-under-way", traceScreen(alone, traceBegun.Add(20*time.Second)))
-	golden(t, "trace-of-nothing", traceScreen(traceOf(), now))
+	clitest.Golden(t, "trace-under-way", traceScreen(alone, traceBegun.Add(20*time.Second)))
+	clitest.Golden(t, "trace-of-nothing", traceScreen(traceOf(), now))
 
 	for _, name := range []string{"trace", "trace-under-way"} {
 		text, err := os.ReadFile(filepath.Join("testdata", name))
@@ -75,10 +76,10 @@ func TestTraceScreen(t *testing.T) {
 }
 
 // serveTrace serves traces at a socket beside the others.
-func (r *adminRig) serveTrace(name string, trace func() (protocol.Trace, error)) (stop func()) {
-	r.t.Helper()
+func serveTrace(t *testing.T, dir, name string, trace func() (protocol.Trace, error)) (stop func()) {
+	t.Helper()
 	s, err := admin.New(admin.Config{
-		Socket: filepath.Join(r.dir, name), Status: func(context.Context) protocol.Status { return protocol.Status{} },
+		Socket: filepath.Join(dir, name), Status: func(context.Context) protocol.Status { return protocol.Status{} },
 		Trace: func(_ context.Context, namespace, pod string) (protocol.Trace, error) {
 			if namespace+"/"+pod != "default/web" {
 				return protocol.Trace{}, errdefs.ErrNotFound.WithMessage("there is no pod " + namespace + "/" + pod)
@@ -87,17 +88,17 @@ func (r *adminRig) serveTrace(name string, trace func() (protocol.Trace, error))
 		},
 	})
 	if err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
-	stop = r.background(name, s.Run)
+	stop = clitest.Background(t, name, s.Run)
 	<-s.Ready()
 	return stop
 }
 
 func TestTraceCommand(t *testing.T) {
-	r := newAdminRig(t, protocol.Status{})
+	r := clitest.NewAdminRig(t, protocol.Status{})
 	trace := func(args ...string) (string, error) {
-		out, _, err := command(t.Context(), append([]string{"trace", "--admin-socket", r.socket}, args...)...)
+		out, _, err := command(t.Context(), append([]string{"trace", "--admin-socket", r.Socket}, args...)...)
 		return out.String(), err
 	}
 	refused := func(why string, args ...string) {
@@ -114,10 +115,10 @@ func TestTraceCommand(t *testing.T) {
 	for _, name := range []string{"", "/", "shop/", "/web", "pod/", "pod/shop/web", "a/b/c"} {
 		refused("names no pod: say POD or NAMESPACE/POD", name)
 	}
-	r.stop()
+	r.Stop()
 	refused("no node runs at", "web")
 	whole := append(append([]protocol.Step{}, ofTheAPIServer...), ofTheAgent...)
-	stop := r.serveTrace(protocol.SocketName, func() (protocol.Trace, error) { return traceOf(whole...), nil })
+	stop := serveTrace(t, r.Dir, protocol.SocketName, func() (protocol.Trace, error) { return traceOf(whole...), nil })
 	refused("there is no pod default/db", "db")
 	refused("there is no pod shop/web", "web", "-n", "shop")
 	refused("there is no pod shop/web", "shop/web")
@@ -145,18 +146,18 @@ func TestTraceCommand(t *testing.T) {
 
 // TestTraceOfRolesApart: what the processes of one node know is put together.
 func TestTraceOfRolesApart(t *testing.T) {
-	r := newAdminRig(t, protocol.Status{})
-	r.stop()
+	r := clitest.NewAdminRig(t, protocol.Status{})
+	r.Stop()
 	unknown := func(what string) []protocol.Unknown { return []protocol.Unknown{{What: what, Why: "not here"}} }
 	agent, api := traceOf(ofTheAgent...), traceOf(ofTheAPIServer...)
 	agent.NotAsked, api.NotAsked = unknown("POST"), unknown("logs")
 	var agentErr, apiErr error
-	r.serveTrace(protocol.SocketName, func() (protocol.Trace, error) { return agent, agentErr })
-	ask := func() (protocol.Trace, error) { return askTrace(t.Context(), r.socket, "default", "web") }
+	serveTrace(t, r.Dir, protocol.SocketName, func() (protocol.Trace, error) { return agent, agentErr })
+	ask := func() (protocol.Trace, error) { return askTrace(t.Context(), r.Socket, "default", "web") }
 	if got, err := ask(); err != nil || len(got.Steps) != len(ofTheAgent) || !reflect.DeepEqual(got.NotAsked, agent.NotAsked) {
 		t.Errorf("the agent alone: %+v, %v", got, err)
 	}
-	r.serveTrace(protocol.APIServerSocketName, func() (protocol.Trace, error) { return api, apiErr })
+	serveTrace(t, r.Dir, protocol.APIServerSocketName, func() (protocol.Trace, error) { return api, apiErr })
 	whole := traceOf(append(append([]protocol.Step{}, ofTheAPIServer...), ofTheAgent...)...)
 	if got, err := ask(); err != nil || !reflect.DeepEqual(got, whole) {
 		t.Errorf("got  %+v, %v\nwant %+v", got, err, whole)

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"monopod.dev/monopod/api/config/v1alpha1"
+	"monopod.dev/monopod/cmd/monopod/cli"
 	"monopod.dev/monopod/internal/config"
 	"monopod.dev/monopod/internal/host/probe"
 	"monopod.dev/monopod/internal/node"
@@ -29,12 +29,12 @@ reports READY=1. The log goes to standard error.`,
 		Example: `  monopod up
   monopod up --config /etc/monopod/config.yaml
   monopod up --ephemeral --data-dir /tmp/m/data --run-dir /tmp/m/run --write-kubeconfig /tmp/m/kubeconfig`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 	}
-	cfg := addConfiguration(cmd, config.All)
-	cfg.ephemeral = ephemeralFlag(cmd)
+	cfg := cli.AddConfiguration(cmd, config.All)
+	cfg.Ephemeral = ephemeralFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return cfg.start(cmd.Context(), config.All, nil, func(c *v1alpha1.NodeConfiguration) string {
+		return start(cmd.Context(), cfg, config.All, nil, func(c *v1alpha1.NodeConfiguration) string {
 			return fmt.Sprintf("The node %s is ready. Try: kubectl --kubeconfig %s get nodes,pods -A -o wide", c.NodeName, c.APIServer.Kubeconfig)
 		}, node.Up)
 	}
@@ -43,15 +43,15 @@ reports READY=1. The log goes to standard error.`,
 
 // start runs roles of a node, until ctx ends, on a machine that has what they need. files are those that the command reads beside the configuration; ready is the line that
 // says that the roles are.
-func (c *configuration) start(ctx context.Context, roles config.Roles, files []probe.Place, ready func(*v1alpha1.NodeConfiguration) string, run func(context.Context, node.Options) error) error {
-	n, err := c.load()
+func start(ctx context.Context, c *cli.Configuration, roles config.Roles, files []probe.Place, ready func(*v1alpha1.NodeConfiguration) string, run func(context.Context, node.Options) error) error {
+	n, err := c.Load()
 	if err != nil {
 		return err
 	}
 	if err := preflight(ctx, n, roles, files...); err != nil {
 		return err
 	}
-	o := options(n, c.ephemeral != nil && *c.ephemeral)
+	o := options(n, c.Ephemeral != nil && *c.Ephemeral)
 	o.OnReady = func() {
 		fmt.Println(ready(n))
 		notifyReady()
@@ -69,17 +69,17 @@ crictl, or for 'monopod node'. Containers keep running when it stops.
 With --kubeconfig it enforces the network policies of that API server for pods on the built-in network.`,
 		Example: `  monopod runtime
   crictl --runtime-endpoint unix:///run/monopod/cri.sock pods`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 	}
-	cfg := addConfiguration(cmd, config.Runtime)
-	cfg.ephemeral = ephemeralFlag(cmd)
+	cfg := cli.AddConfiguration(cmd, config.Runtime)
+	cfg.Ephemeral = ephemeralFlag(cmd)
 	kubeconfig := cmd.Flags().String("kubeconfig", "", "kubeconfig `FILE` of the API server whose network policies are enforced (default: none are enforced)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var files []probe.Place
 		if *kubeconfig != "" {
 			files = append(files, probe.Place{Name: "kubeconfig", Path: *kubeconfig, Flag: "--kubeconfig"})
 		}
-		return cfg.start(cmd.Context(), config.Runtime, files, func(c *v1alpha1.NodeConfiguration) string {
+		return start(cmd.Context(), cfg, config.Runtime, files, func(c *v1alpha1.NodeConfiguration) string {
 			return "CRI v1 is served at unix://" + c.Runtime.Socket
 		}, func(ctx context.Context, o node.Options) error {
 			if *kubeconfig == "" {
@@ -99,7 +99,7 @@ With --kubeconfig it enforces the network policies of that API server for pods o
 func reach(kubeconfig string) (*rest.Config, error) {
 	kube, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
-		return nil, &usageError{fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)}
+		return nil, &cli.UsageError{Err: fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)}
 	}
 	return kube, nil
 }
@@ -114,12 +114,12 @@ is ready, one line on standard output says how to reach it, with the kubeconfig 
 		Example: `  monopod apiserver
   monopod apiserver --etcd-servers https://10.0.0.1:2379 --etcd-cafile /etc/monopod/etcd/ca.crt \
     --etcd-certfile /etc/monopod/etcd/client.crt --etcd-keyfile /etc/monopod/etcd/client.key`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 	}
-	cfg := addConfiguration(cmd, config.APIServer)
-	cfg.ephemeral = ephemeralFlag(cmd)
+	cfg := cli.AddConfiguration(cmd, config.APIServer)
+	cfg.Ephemeral = ephemeralFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return cfg.start(cmd.Context(), config.APIServer, nil, func(c *v1alpha1.NodeConfiguration) string {
+		return start(cmd.Context(), cfg, config.APIServer, nil, func(c *v1alpha1.NodeConfiguration) string {
 			return fmt.Sprintf("The API server is ready. Try: kubectl --kubeconfig %s get namespaces", c.APIServer.Kubeconfig)
 		}, node.APIServer)
 	}
@@ -137,9 +137,9 @@ The agent serves logs and exec on --agent-port with the given certificate. It ac
 an authority in --client-ca, or with a token that the API server accepts; the API server authorizes them.`,
 		Example: `  monopod node --kubeconfig node.kubeconfig --serving-cert a.crt --serving-key a.key --client-ca ca.crt \
     --cri-socket /run/containerd/containerd.sock`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 	}
-	cfg := addConfiguration(cmd, config.Agent|config.Devices)
+	cfg := cli.AddConfiguration(cmd, config.Agent|config.Devices)
 	var kubeconfig string
 	var cred node.Credentials
 	for flag, target := range map[string]*string{"kubeconfig": &kubeconfig, "serving-cert": &cred.ServingCert,
@@ -152,7 +152,7 @@ an authority in --client-ca, or with a token that the API server accepts; the AP
 			{Name: "kubeconfig", Path: kubeconfig, Flag: "--kubeconfig"}, {Name: "serving certificate", Path: cred.ServingCert, Flag: "--serving-cert"},
 			{Name: "serving key", Path: cred.ServingKey, Flag: "--serving-key"}, {Name: "client authorities", Path: cred.ClientCA, Flag: "--client-ca"},
 		}
-		return cfg.start(cmd.Context(), config.Agent|config.Devices, files, func(c *v1alpha1.NodeConfiguration) string {
+		return start(cmd.Context(), cfg, config.Agent|config.Devices, files, func(c *v1alpha1.NodeConfiguration) string {
 			return fmt.Sprintf("The node %s is ready.", c.NodeName)
 		}, func(ctx context.Context, o node.Options) error {
 			kube, err := reach(kubeconfig)
@@ -179,6 +179,3 @@ func ephemeralFlag(cmd *cobra.Command) *bool {
 func options(c *v1alpha1.NodeConfiguration, ephemeral bool) node.Options {
 	return node.Options{Config: c, Ephemeral: ephemeral, Version: version, Log: newLogger(c.Logging, os.Stderr)}
 }
-
-// defaultSocket is where the commands that talk to a running node look for its CRI socket.
-var defaultSocket = filepath.Join("/run/monopod", "cri.sock")

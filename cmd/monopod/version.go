@@ -9,6 +9,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"monopod.dev/monopod/cmd/monopod/cli"
 )
 
 // criVersion is the version of CRI that the runtime serves and the agent speaks.
@@ -38,17 +40,17 @@ func newVersionCommand() *cobra.Command {
 implements. It asks no running node: 'monopod status' shows the version of a running node.`,
 		Example: `  monopod version
   monopod version -o json`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			info, _ := debug.ReadBuildInfo()
 			v := versionOf(version, info)
-			if format != asTable {
-				return printValue(cmd.OutOrStdout(), format, v)
+			if format != cli.AsTable {
+				return cli.PrintValue(cmd.OutOrStdout(), format, v)
 			}
 			return v.print(cmd.OutOrStdout())
 		},
 	}
-	formatFlag(cmd, &format, asTable, asJSON, asYAML)
+	cli.FormatFlag(cmd, &format, cli.AsTable, cli.AsJSON, cli.AsYAML)
 	return cmd
 }
 

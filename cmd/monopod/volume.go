@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"monopod.dev/monopod/cmd/monopod/cli"
 	"monopod.dev/monopod/internal/admin/client"
 	"monopod.dev/monopod/internal/admin/protocol"
 	"monopod.dev/monopod/internal/kit/binarysize"
@@ -26,7 +27,7 @@ line.`,
 		Example: `  monopod volume ls`,
 	}
 	var socket string
-	adminSocketFlag(cmd, &socket)
+	cli.AdminSocketFlag(cmd, &socket)
 	cmd.AddCommand(newVolumeListCommand(&socket))
 	return cmd
 }
@@ -52,9 +53,9 @@ func newVolumeListCommand(socket *string) *cobra.Command {
 Exit codes: 0 if the list was printed; 1 if no node runs, or it makes no volumes; 2 for an invalid command line.`,
 		Example: `  monopod volume ls
   monopod volume ls -o json | jq -r '.volumes[] | select(.heldBy == "none") | .namespace + "/" + .claim'`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withNode(*socket, func(c *client.Client) error {
+			return cli.WithNode(*socket, func(c *client.Client) error {
 				told, err := c.Volumes(cmd.Context())
 				if err != nil {
 					return err
@@ -63,13 +64,13 @@ Exit codes: 0 if the list was printed; 1 if no node runs, or it makes no volumes
 			})
 		},
 	}
-	formatFlag(cmd, &format, asTable, asJSON, asYAML)
+	cli.FormatFlag(cmd, &format, cli.AsTable, cli.AsJSON, cli.AsYAML)
 	return cmd
 }
 
 func printVolumes(out, problems io.Writer, format string, told protocol.Volumes) error {
-	if format == asJSON || format == asYAML {
-		return printValue(out, format, told)
+	if format == cli.AsJSON || format == cli.AsYAML {
+		return cli.PrintValue(out, format, told)
 	}
 	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "CLAIM\tPOD\tUSED\tSIZE\tHELD\tCLASS\tSTATE\tWHERE")

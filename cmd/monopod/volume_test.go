@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"monopod.dev/monopod/cmd/monopod/cli"
 	"monopod.dev/monopod/internal/admin/protocol"
 )
 
@@ -17,7 +18,7 @@ func TestPrintVolumes(t *testing.T) {
 		NotAsked: []protocol.Unknown{{What: "pods", Why: "no answer"}},
 	}
 	var out, problems strings.Builder
-	if err := printVolumes(&out, &problems, asTable, told); err != nil {
+	if err := printVolumes(&out, &problems, cli.AsTable, told); err != nil {
 		t.Fatal(err)
 	}
 	const want = "CLAIM   POD      USED   SIZE  HELD    CLASS  STATE       WHERE\n" +

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,9 +17,11 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-helpers/storage/ephemeral"
 
+	"monopod.dev/monopod/internal/controllers/storageindex"
 	"monopod.dev/monopod/internal/kit/failpoint"
 	"monopod.dev/monopod/internal/kit/informer"
 	"monopod.dev/monopod/internal/kit/queue"
+	"monopod.dev/monopod/internal/pods"
 )
 
 const (
@@ -26,8 +29,6 @@ const (
 	workers = 5
 	// failpoints begins the names of the failpoints.
 	failpoints = "controllers/ephemeralvolume"
-	// byClaim is the index of pods by the claims that they bring along.
-	byClaim = "ephemeralvolume/claim"
 	// failed is the reason of the event of a pod whose claim is not there, or is not its own.
 	failed = "FailedBinding"
 )
@@ -54,11 +55,11 @@ type Controller struct {
 // New returns a Controller that does nothing until it is run.
 func New(config Config) (*Controller, error) {
 	c := &Controller{config: config, pods: config.Pods.Lister(), claims: config.Claims.Lister(), queue: queue.New[cache.ObjectName]()}
-	if err := config.Pods.Informer().AddIndexers(cache.Indexers{byClaim: claimsOf}); err != nil {
-		return nil, fmt.Errorf("index pods by their claims: %w", err)
+	if err := storageindex.Pods(config.Pods.Informer()); err != nil {
+		return nil, fmt.Errorf("pods by their claims: %w", err)
 	}
 	// What a pod brings along never changes. But an update may be that of another pod of the name.
-	pods, err := config.Pods.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	known, err := config.Pods.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: c.look, UpdateFunc: func(old, obj any) {
 			if was, ok := old.(*corev1.Pod); ok {
 				if is, ok := obj.(*corev1.Pod); ok && is.UID != was.UID {
@@ -74,28 +75,15 @@ func New(config Config) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch claims: %w", err)
 	}
-	c.known = []cache.DoneChecker{pods.HasSyncedChecker(), claims.HasSyncedChecker()}
+	c.known = []cache.DoneChecker{known.HasSyncedChecker(), claims.HasSyncedChecker()}
 	return c, nil
-}
-
-// claimsOf are the claims that a pod brings along, by namespace and name.
-func claimsOf(obj any) (all []string, err error) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return nil, nil
-	}
-	for i := range pod.Spec.Volumes {
-		if v := &pod.Spec.Volumes[i]; v.Ephemeral != nil {
-			all = append(all, cache.NewObjectName(pod.Namespace, ephemeral.VolumeClaimName(pod, v)).String())
-		}
-	}
-	return all, nil
 }
 
 // look puts a pod in line that brings claims along.
 func (c *Controller) look(obj any) {
-	if all, _ := claimsOf(obj); len(all) > 0 {
-		c.queue.Add(cache.MetaObjectToName(obj.(*corev1.Pod)))
+	pod, ok := obj.(*corev1.Pod)
+	if ok && slices.ContainsFunc(pods.Claims(pod), func(claim pods.ClaimName) bool { return claim.Own }) {
+		c.queue.Add(cache.MetaObjectToName(pod))
 	}
 }
 
@@ -105,12 +93,7 @@ func (c *Controller) gone(obj any) {
 	if !ok {
 		return
 	}
-	pods, err := c.config.Pods.Informer().GetIndexer().ByIndex(byClaim, cache.MetaObjectToName(claim).String())
-	if err != nil {
-		c.config.Log.Error("the pods of a claim that is gone are not found", "namespace", claim.Namespace, "claim", claim.Name, "error", err)
-		return
-	}
-	for _, pod := range pods {
+	for _, pod := range storageindex.PodsOf(c.config.Pods.Informer(), cache.MetaObjectToName(claim).AsNamespacedName()) {
 		c.look(pod)
 	}
 }

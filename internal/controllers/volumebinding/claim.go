@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	helpers "k8s.io/component-helpers/storage/volume"
 
+	"monopod.dev/monopod/internal/controllers/storageindex"
 	"monopod.dev/monopod/internal/kit/failpoint"
 )
 
@@ -75,7 +76,8 @@ func (c *Controller) decide(name cache.ObjectName, claim *corev1.PersistentVolum
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// One that was given to the claim a moment ago may be seen among those that are free, or moves from there to those that have a claim.
-	for _, v := range append(c.volumes.in(free, helpers.GetPersistentVolumeClaimClass(claim)), c.volumes.in(ofClaim, name.String())...) {
+	ofClass, held := storageindex.FreeOf(helpers.GetPersistentVolumeClaimClass(claim)), storageindex.HeldFor(name.Namespace, name.Name)
+	for _, v := range append(c.volumes.in(storageindex.ByTaker, ofClass), c.volumes.in(storageindex.ByTaker, held)...) {
 		if to, ok := c.promised[v.Name]; !ok || to == name {
 			s.Volumes = append(s.Volumes, v)
 		}
@@ -100,9 +102,8 @@ func (c *Controller) release(name cache.ObjectName, v *corev1.PersistentVolume) 
 
 // waitingFor are the names of the pods that use a claim and have no node.
 func (c *Controller) waitingFor(name cache.ObjectName) (pods []string) {
-	objs, _ := c.pods.GetIndexer().ByIndex(waiting, name.String())
-	for _, obj := range objs {
-		if pod, ok := obj.(*corev1.Pod); ok {
+	for _, pod := range storageindex.PodsOf(c.pods, name.AsNamespacedName()) {
+		if pod.Spec.NodeName == "" {
 			pods = append(pods, pod.Name)
 		}
 	}

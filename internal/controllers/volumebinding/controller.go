@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	helpers "k8s.io/component-helpers/storage/volume"
 
+	"monopod.dev/monopod/internal/controllers/storageindex"
 	"monopod.dev/monopod/internal/kit/informer"
 	"monopod.dev/monopod/internal/kit/queue"
 )
@@ -69,7 +70,7 @@ func New(config Config) (*Controller, error) {
 		classes: config.Classes.Lister(), pods: config.Pods.Informer(), passes: queue.New[string](),
 		promised: map[string]cache.ObjectName{}, passed: map[string]time.Time{},
 	}
-	indexErr := errors.Join(c.claims.informer.AddIndexers(claimIndexers()), c.volumes.informer.AddIndexers(volumeIndexers()), c.pods.AddIndexers(podIndexers()))
+	indexErr := errors.Join(c.claims.informer.AddIndexers(claimIndexers()), storageindex.Volumes(c.volumes.informer), storageindex.Pods(c.pods))
 	claims, claimsErr := c.claims.informer.AddEventHandler(each(c.claimChanged))
 	volumes, volumesErr := c.volumes.informer.AddEventHandler(each(c.volumeChanged))
 	classes, classesErr := config.Classes.Informer().AddEventHandler(each(func(class named) {
@@ -103,7 +104,7 @@ func (c *Controller) claimChanged(claim *corev1.PersistentVolumeClaim) {
 	if claim.Spec.VolumeName != "" {
 		c.volumes.queue.Add(cache.ObjectName{Name: claim.Spec.VolumeName})
 	}
-	c.volumes.wake(ofClaim, name.String())
+	c.volumes.wake(storageindex.ByTaker, storageindex.HeldFor(name.Namespace, name.Name))
 }
 
 // volumeChanged looks at a volume, and at the claims that may want it.

@@ -177,8 +177,10 @@ func TestClaim(t *testing.T) {
 		"named, to be read by many": {claimed(in("v"), func(c *corev1.PersistentVolumeClaim) { c.Spec.AccessModes[0] = corev1.ReadOnlyMany }), volumes(sized("v", "2Gi")), "", nil, `wait | Warning VolumeMismatch: Cannot bind to requested volume "v": incompatible accessMode`},
 
 		// It was bound.
-		"bound":               {claimed(in("v"), noted(completed)), volumes(sized("v", "2Gi", kept("c", "u"))), "", nil, "bind v"},
-		"bound by halves":     {claimed(in("v"), noted(completed)), volumes(sized("v", "2Gi")), "", nil, "bind v"},
+		"bound":           {claimed(in("v"), noted(completed)), volumes(sized("v", "2Gi", kept("c", "u"))), "", nil, "bind v"},
+		"bound by halves": {claimed(in("v"), noted(completed)), volumes(sized("v", "2Gi")), "", nil, "bind v"},
+		// Who has written that cannot be told. With Kubernetes, too, whoever writes both gets any volume that points at nobody, whatever its class and size.
+		"bound, says a user":  {claimed(of("late"), in("v"), noted(completed)), volumes(sized("v", "1Gi", classed("now"), block)), "", nil, "bind v"},
 		"bound, volume gone":  {claimed(in("v"), noted(completed)), nil, "", nil, "lose | Warning ClaimLost: Bound claim has lost its PersistentVolume. Data on the volume is lost!"},
 		"bound to what":       {claimed(noted(completed)), volumes(sized("v", "2Gi")), "", nil, "lose | Warning ClaimLost: Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"},
 		"bound to another's":  {claimed(in("v"), noted(completed)), volumes(sized("v", "2Gi", kept("d", "w"))), "", nil, "lose | Warning ClaimMisbound: Two claims are bound to the same volume, this one is bound incorrectly"},

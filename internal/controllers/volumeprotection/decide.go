@@ -62,14 +62,17 @@ func verb(m *metav1.ObjectMeta, finalizer string, used func() bool) Verb {
 	return Leave
 }
 
-// Keeps says of a pod that it keeps a claim from going: it is on a node. One that is not will not start with a claim that goes. The claim that a pod has brought
-// along goes when the node is done with the pod, even if something else keeps the pod itself: each would wait for the other.
+// Keeps says of a pod that it keeps a claim from going: it is on a node. One that is not will not start with a claim that goes. A claim that goes with the pod, since
+// the pod has brought it along or owns it, goes when the node is done with the pod, even if something else keeps the pod itself: a pod that is deleted in the
+// foreground waits for what it owns, and each would wait for the other. Kubernetes lets go of what was brought along only, so that there a pod that a stateful set
+// has too many, which owns its claim, waits for ever.
 func Keeps(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
 	if pod.Spec.NodeName == "" || pod.Namespace != claim.Namespace {
 		return false
 	}
 	done := pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
-	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return names(&v, claim) || !done && brings(pod, &v, claim) })
+	goes := done && slices.ContainsFunc(claim.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == pod.UID })
+	return !goes && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return names(&v, claim) || brings(pod, &v, claim) })
 }
 
 // names and brings say of a volume of a pod that it is the claim: the pod names it, or has brought it along.

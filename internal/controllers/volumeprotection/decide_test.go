@@ -44,16 +44,22 @@ func TestClaim(t *testing.T) {
 	done := func(p *corev1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{}, new(int64) }
 	elsewhere := func(p *corev1.Pod) { p.Namespace = "other" }
 	another := func(p *corev1.Pod) { p.UID = "another" }
+	stopping := func(p *corev1.Pod) {
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{}, new(int64(30))
+	}
 	for name, tc := range map[string]struct {
 		pod  *corev1.Pod
 		want Verb
 		used corev1.ConditionStatus
 	}{
 		"nobody":                           {nil, Release, corev1.ConditionTrue},
-		"a pod":                            {with("n", false), Leave, corev1.ConditionFalse},
+		"a pod":                            {with("n", false, another), Leave, corev1.ConditionFalse},
 		"a pod that waits":                 {with("", false), Release, corev1.ConditionFalse},
 		"a pod that has ended":             {with("n", false, ended), Leave, corev1.ConditionTrue}, // it may be mounted yet
-		"a pod that is done":               {with("n", false, done), Leave, corev1.ConditionFalse},
+		"a pod that is done":               {with("n", false, done, another), Leave, corev1.ConditionFalse},
+		"a pod that owns it":               {with("n", false), Leave, corev1.ConditionFalse},
+		"a pod that owns it, and stops":    {with("n", false, stopping), Leave, corev1.ConditionFalse},
+		"a pod that owns it, done":         {with("n", false, done), Release, corev1.ConditionFalse}, // it may wait for the claim to go
 		"a pod elsewhere":                  {with("n", false, elsewhere), Release, corev1.ConditionTrue},
 		"a pod that brought it":            {with("n", true), Leave, corev1.ConditionFalse},
 		"a pod that brought it, and ended": {with("n", true, ended), Leave, corev1.ConditionTrue},

@@ -86,3 +86,40 @@ func TestAttributes(t *testing.T) {
 	}
 	api.AwaitGone(resource, "", "gold")
 }
+
+// TestAPodThatOwnsItsClaim: it is deleted in the foreground, as the surplus pod of a stateful set is with its set, and waits for the claim that it owns. The claim goes
+// once the node is done with the pod, and not before.
+func TestAPodThatOwnsItsClaim(t *testing.T) {
+	api := apitest.StartIn(t, "apps")
+	api.Control(catalog.ClaimProtection, catalog.GarbageCollector)
+	ctx, core := t.Context(), api.Client.CoreV1()
+	pods, claims := core.Pods("apps"), core.PersistentVolumeClaims("apps")
+	pod, err := pods.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{
+		NodeName: "n", Containers: []corev1.Container{{Name: "c", Image: "i"}},
+		Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = claims.Create(ctx, &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: "c", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(pod, corev1.SchemeGroupVersion.WithKind("Pod"))}},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pods.Delete(ctx, "p", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}); err != nil {
+		t.Fatal(err)
+	}
+	resource := corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
+	api.Await(resource, "apps", "c", "deleted, and kept", func(o *metav1.PartialObjectMetadata) bool {
+		return o != nil && o.DeletionTimestamp != nil && slices.Contains(o.Finalizers, volumeprotection.ClaimFinalizer)
+	})
+	if err := pods.Delete(ctx, "p", *metav1.NewDeleteOptions(0)); err != nil { // as its agent does
+		t.Fatal(err)
+	}
+	api.AwaitGone(resource, "apps", "c")
+	api.AwaitGone(corev1.SchemeGroupVersion.WithResource("pods"), "apps", "p")
+}

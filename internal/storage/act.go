@@ -24,7 +24,10 @@ import (
 func (p *Provisioner) act(ctx context.Context, name string, s plan.Seen, d plan.Decision) error {
 	switch d.Verb {
 	case plan.Make:
-		return p.provision(ctx, s, d)
+		if err := p.provision(ctx, s, d); err != nil {
+			return err
+		}
+		return p.succeeded(ctx, s.Claim)
 	case plan.Confirm:
 		if err := p.attach(ctx, *s.Record); err != nil {
 			return err
@@ -32,6 +35,7 @@ func (p *Provisioner) act(ctx context.Context, name string, s plan.Seen, d plan.
 		return p.ready(*s.Record)
 	case plan.Refuse:
 		p.tell(name, s.Claim, "ProvisioningFailed", failed(s, d.Why))
+		return p.failed(ctx, s.Claim, failed(s, d.Why))
 	case plan.Reselect:
 		return p.reselect(ctx, s)
 	case plan.Grow:
@@ -62,7 +66,13 @@ func failed(s plan.Seen, why string) string {
 func (p *Provisioner) provision(ctx context.Context, s plan.Seen, d plan.Decision) error {
 	err := p.make(ctx, s, d)
 	if err != nil && ctx.Err() == nil {
-		p.tell(d.New.Name, s.Claim, "ProvisioningFailed", failed(s, err.Error()))
+		why := failed(s, err.Error())
+		p.tell(d.New.Name, s.Claim, "ProvisioningFailed", why)
+		if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown { // the API server's errors are none of the claim, and pass
+			if told := p.failed(ctx, s.Claim, why); told != nil && !apierrors.IsConflict(told) {
+				err = errors.Join(err, told)
+			}
+		}
 	}
 	return err
 }

@@ -375,5 +375,10 @@ func (p *Provisioner) sync(ctx context.Context, name string) error {
 			return errLate
 		}
 	}
+	if seen.Claim != nil && seen.Claim.Spec.VolumeName != "" { // whoever has made it
+		if err := p.succeeded(ctx, seen.Claim); err != nil {
+			return err
+		}
+	}
 	return p.act(ctx, name, seen, d)
 }

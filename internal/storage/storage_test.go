@@ -221,15 +221,64 @@ func TestWhatCannotBeHadIsRefused(t *testing.T) {
 	if m := w.event("many", "ProvisioningFailed"); !strings.Contains(m, "ReadWriteMany cannot be had") {
 		t.Errorf("the event says %q", m)
 	}
+	w.says("many", "ReadWriteMany cannot be had")
 	w.claim("large", func(c *corev1.PersistentVolumeClaim) {
 		c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("8Ei")
 	})
 	if m := w.event("large", "ProvisioningFailed"); !strings.Contains(m, "in all") {
 		t.Errorf("the event says %q", m)
 	}
+	w.says("large", "in all")
 	if entries, err := os.ReadDir(w.dir); err == nil && len(entries) > 0 {
 		t.Errorf("directories were made: %v", entries)
 	}
+}
+
+// says waits until the condition of a claim says why it gets no volume; empty: until it says nothing.
+func (w *world) says(claim, why string) {
+	w.Helper()
+	claims := w.Client.CoreV1().PersistentVolumeClaims(namespace)
+	said := func(c *corev1.PersistentVolumeClaim) (message string) {
+		for _, o := range c.Status.Conditions {
+			if o.Type == "monopod.dev/ProvisioningFailed" && o.Status == corev1.ConditionTrue { // as the binder reads it
+				message = o.Message
+			}
+		}
+		return message
+	}
+	apitest.Become(w.API, claimsOf, namespace, claims, claim, "told", func(c *corev1.PersistentVolumeClaim) bool {
+		return (said(c) != "") == (why != "") && strings.Contains(said(c), why)
+	}, func(c *corev1.PersistentVolumeClaim) string { return said(c) })
+}
+
+// TestWhatWasRefusedIsMade: a claim gets its volume when what was in its way has gone, and says nothing of it any more.
+func TestWhatWasRefusedIsMade(t *testing.T) {
+	w := begin(t)
+	class := func(parameter string) {
+		c := plan.Class(false)
+		c.Name, c.Parameters = "own", map[string]string{"isolation": parameter}
+		if _, err := w.Client.StorageV1().StorageClasses().Create(t.Context(), c, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	class("wrong")
+	own := func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = new("own") }
+	c, other := w.claim("c", own), w.claim("other", own)
+	w.says("c", "which must be auto, quota, image or none")
+	w.says("other", "which must be auto, quota, image or none")
+	// One of them gets a volume of somebody else's.
+	v := plan.Volume(&plan.Record{Name: "by-hand"}, "/nowhere", node, other, plan.Class(false), *other.Spec.Resources.Requests.Storage())
+	if _, err := w.Client.CoreV1().PersistentVolumes().Create(t.Context(), v, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	apitest.Patch(w.API, w.Client.CoreV1().PersistentVolumeClaims(namespace), "other", `{"spec":{"volumeName":"by-hand"}}`)
+	w.says("other", "")
+	if err := w.Client.StorageV1().StorageClasses().Delete(t.Context(), "own", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	class("none")
+	w.provisioned(c)
+	w.says("c", "")
 }
 
 // bound has a claim and its volume be bound to each other.

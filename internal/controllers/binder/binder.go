@@ -3,6 +3,7 @@ package binder
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"monopod.dev/monopod/internal/controllers/storageindex"
 	"monopod.dev/monopod/internal/kit/informer"
 	"monopod.dev/monopod/internal/kit/queue"
 	"monopod.dev/monopod/internal/pods"
@@ -66,6 +67,7 @@ type Binder struct {
 	shelves    shelves
 	prospect   *prospect
 	errands    errands
+	stranded   stranded
 	toDo       *queue.Queue[types.UID] // the pods whose errands are to go on
 }
 
@@ -77,8 +79,8 @@ func New(config Config) (*Binder, error) {
 		shelves: shelves{config.Claims.Lister(), config.Volumes.Informer().GetIndexer(), config.Classes.Lister()}, toDo: queue.New[types.UID](),
 	}
 	b.prospect = &prospect{b.shelves, b}
-	if err := indexed(config.Volumes.Informer()); err != nil {
-		return nil, err
+	if err := errors.Join(storageindex.Volumes(config.Volumes.Informer()), storageindex.Pods(b.pods)); err != nil {
+		return nil, fmt.Errorf("binder: %w", err)
 	}
 	b.terms, b.ownPortsOf = b.labelsOf, config.OwnPorts
 	for _, watched := range []struct {
@@ -92,7 +94,7 @@ func New(config Config) (*Binder, error) {
 			DeleteFunc: b.podGone,
 		}}},
 		{config.Nodes.Informer(), cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { b.retryWaiting() },
+			AddFunc:    func(obj any) { b.nodeCame(obj.(*corev1.Node)) },
 			UpdateFunc: func(old, obj any) { b.nodeChanged(old.(*corev1.Node), obj.(*corev1.Node)) },
 			DeleteFunc: b.nodeGone,
 		}},
@@ -102,7 +104,7 @@ func New(config Config) (*Binder, error) {
 		}},
 		{config.Claims.Informer(), handlers(b.claimChanged, func(c *corev1.PersistentVolumeClaim) { b.claimChanged(nil, c) })},
 		{config.Volumes.Informer(), handlers(b.volumeChanged, b.volumeGone)},
-		{config.Classes.Informer(), handlers(b.classChanged, func(*storagev1.StorageClass) {})},
+		{config.Classes.Informer(), handlers(b.classChanged, b.classGone)},
 	} {
 		followed, err := watched.AddEventHandler(watched.handler)
 		if err != nil {
@@ -158,9 +160,17 @@ func (b *Binder) podChanged(old, pod *corev1.Pod) {
 	}
 	b.line.leave(pod.UID)
 	b.news.forget(pod.UID)
-	b.cancel(pod)
+	if e := b.errands.get(pod.UID); e == nil || !e.fits(pod) {
+		b.cancel(pod)
+	}
 	if pod.Spec.NodeName != "" && b.book.show(pod) {
 		b.freed(pod, pod.Spec.NodeName)
+	}
+	switch {
+	case !isPlaced(pod):
+		b.stranded.drop(pod.UID)
+	case (old == nil || old.Spec.NodeName == "") && len(pods.Claims(pod)) > 0:
+		b.queue.Add(key(pod))
 	}
 	if old == nil || isOurs(old) { // it has left the line, or what it takes puts somebody out of it
 		b.retry(b.line.keptOnes(), func(*waiter) bool { return true })
@@ -189,6 +199,7 @@ func (b *Binder) podGone(obj any) {
 	}
 	b.line.leave(pod.UID)
 	b.news.forget(pod.UID)
+	b.stranded.drop(pod.UID)
 	b.cancel(pod)
 	b.retry(b.line.keptOnes(), func(*waiter) bool { return true })
 	if _, node := b.book.remove(pod.UID); node != "" {
@@ -203,7 +214,7 @@ func (b *Binder) freed(pod *corev1.Pod, name string) {
 	if len(waiting) == 0 {
 		return
 	}
-	for _, claim := range claimsOf(pod) { // which may have been for it alone, on whatever node
+	for _, claim := range pods.Claims(pod) { // which may have been for it alone, on whatever node
 		b.retry(b.line.claimingOf(claim.NamespacedName), func(*waiter) bool { return true })
 	}
 	node, err := b.nodes.Get(name)
@@ -228,6 +239,11 @@ func shares(a, b map[corev1.ResourceName]bool) bool {
 	return false
 }
 
+func (b *Binder) nodeCame(node *corev1.Node) {
+	b.retryStranded(node.Name)
+	b.retryWaiting()
+}
+
 func (b *Binder) nodeChanged(old, node *corev1.Node) {
 	// Most changes of a node are heartbeats, which change no decision.
 	if readiness(old) == readiness(node) &&
@@ -238,6 +254,7 @@ func (b *Binder) nodeChanged(old, node *corev1.Node) {
 		return
 	}
 	b.goOn(b.errands.on(node.Name))
+	b.retryStranded(node.Name)
 	b.retryWaiting()
 }
 
@@ -289,12 +306,16 @@ func (b *Binder) sync(ctx context.Context, key types.NamespacedName) error {
 		return err
 	}
 	pod := obj.(*corev1.Pod)
-	if !isOurs(pod) || b.book.has(pod.UID) {
+	placed := isPlaced(pod)
+	if !placed && (!isOurs(pod) || b.book.has(pod.UID)) {
 		return nil
 	}
 	if pause := b.errands.pause(pod.UID, time.Now()); pause > 0 {
 		b.queue.AddAfter(key, pause)
 		return nil
+	}
+	if placed {
+		return b.supply(pod)
 	}
 	b.line.keep(pod.UID, true) // as far as is known: who leaves the line from here on has it looked at again
 	nodes, err := b.nodes.List(labels.Everything())

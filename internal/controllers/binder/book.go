@@ -152,7 +152,7 @@ func (b *book) put(pod *corev1.Pod, shown bool) (less bool) {
 		b.nodes[of.node] = h
 	}
 	b.pods[pod.UID] = of
-	for _, claim := range claimsOf(pod) {
+	for _, claim := range pods.Claims(pod) {
 		b.claims[claim.NamespacedName]++
 	}
 	h.add(of)
@@ -185,7 +185,7 @@ func (b *book) remove(uid types.UID) (pod *corev1.Pod, node string) {
 
 func (b *book) take(of *held) {
 	delete(b.pods, of.UID)
-	for _, claim := range claimsOf(of.Pod) {
+	for _, claim := range pods.Claims(of.Pod) {
 		if b.claims[claim.NamespacedName]--; b.claims[claim.NamespacedName] == 0 {
 			delete(b.claims, claim.NamespacedName)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	helpers "k8s.io/component-helpers/storage/volume"
@@ -42,7 +43,7 @@ type step struct {
 	makes []*corev1.PersistentVolumeClaim
 	// done: the pod can be bound.
 	done bool
-	// failed is why nothing can come of it, in the words of kube-scheduler; quiet: it has not begun, and nobody need be told.
+	// failed is why nothing can come of it, in the words of kube-scheduler; quiet: nobody need be told, since it has not begun, or the next decision tells of it.
 	failed string
 	quiet  bool
 }
@@ -51,7 +52,11 @@ type step struct {
 type objects interface {
 	claim(name types.NamespacedName) *corev1.PersistentVolumeClaim
 	volume(name string) *corev1.PersistentVolume
+	class(name string) *storagev1.StorageClass
 }
+
+// placed: the pod is on its node already, and it is only for its claims' sake.
+func (e *errand) placed() bool { return e.pod.Spec.NodeName != "" }
 
 // next says what comes next; node is nil if it is gone.
 func (e *errand) next(seen objects, node *corev1.Node, now time.Time) (next step) {
@@ -107,10 +112,16 @@ func (e *errand) nextMake(next *step, planned *corev1.PersistentVolumeClaim, see
 		*next = step{failed: fmt.Sprintf("failed to check provisioning pvc: persistentvolumeclaim %q not found", planned.Name)}
 		return
 	}
-	o, chosen := ofClaim(claim), claim.Annotations[helpers.AnnSelectedNode]
+	o, chosen, class := ofClaim(claim), claim.Annotations[helpers.AnnSelectedNode], helpers.GetPersistentVolumeClaimClass(claim)
 	switch {
 	case e.stale(o, claim.ResourceVersion):
 		next.done = false
+		return
+	case claim.Spec.VolumeName == "" && seen.class(class) == nil:
+		*next = step{failed: fmt.Sprintf("the class %q of claim %q is gone", class, claim.Name), quiet: true}
+		return
+	case claim.Spec.VolumeName == "" && chosen == e.node && refusal(claim) != "":
+		*next = step{failed: refusal(claim), quiet: true}
 		return
 	case chosen == e.node, e.written[o] == "" && claim.Spec.VolumeName != "":
 	case e.written[o] != "": // a provisioner that cannot make it there takes the annotation off
@@ -245,24 +256,31 @@ func (s *errands) about(o object) (uids []types.UID) {
 	return uids
 }
 
-// on are the pods whose errands are for a node.
-func (s *errands) on(node string) (uids []types.UID) {
+// some are the pods whose errands are of a kind.
+func (s *errands) some(are func(*errand) bool) (uids []types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for uid, e := range s.of {
-		if e.node == node {
+		if are(e) {
 			uids = append(uids, uid)
 		}
 	}
 	return uids
 }
 
-// any is an errand that has to do with an object; nil: there is none.
-func (s *errands) any(o object) *errand {
+// on are the pods whose errands are for a node.
+func (s *errands) on(node string) []types.UID {
+	return s.some(func(e *errand) bool { return e.node == node })
+}
+
+// find is an errand of a kind that has to do with an object; nil: there is none.
+func (s *errands) find(o object, is func(*errand) bool) *errand {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.by[o] {
-		return e
+		if is(e) {
+			return e
+		}
 	}
 	return nil
 }

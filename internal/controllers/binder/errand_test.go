@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -93,6 +94,13 @@ func TestErrand(t *testing.T) {
 		{name: "gone", plan: makes, want: `failed: failed to check provisioning pvc: persistentvolumeclaim "c" not found`},
 		{name: "made anew", plan: makes, written: cAt, claims: some(claimed("c", another)), want: `failed: failed to check provisioning pvc: persistentvolumeclaim "c" not found`},
 
+		{name: "refused", plan: makes, written: cAt, claims: some(claimed("c", version("11"), refusedOn("a"))), want: `anew: persistentvolumeclaim "c" gets no volume: no room`},
+		{name: "refused by one before", plan: makes, claims: some(claimed("c", refusedOn("a"))), want: `anew: persistentvolumeclaim "c" gets no volume: no room`},
+		{name: "refused before the mark", plan: makes, claims: some(claimed("c", refusedOn(""))), want: "mark c; "},
+		{name: "refused, and made", plan: makes, claims: some(claimed("c", refusedOn("a"), boundTo("v"))), volumes: vols(stored("v", heldBy("c"))), want: "done"},
+		{name: "its class is gone", plan: makes, claims: some(claimed("c", inClass("x"))), want: `anew: the class "x" of claim "c" is gone`},
+		{name: "its class is gone, and it is made", plan: makes, claims: some(claimed("c", inClass("x"), boundTo("v"))), volumes: vols(stored("v", heldBy("c"))), want: "done"},
+
 		{name: "both", plan: both, claims: some(claimed("c"), claimed("d")), volumes: vols(stored("v")), want: "give v to c; mark d; "},
 		{name: "one of both", plan: both, written: vAt, claims: some(claimed("c", boundTo("v")), claimed("d", onNode("a"))), volumes: vols(stored("v", versionV("11"), heldBy("c"))), want: "wait"},
 		{name: "the node is gone", plan: makes, claims: some(claimed("c")), noNode: true, want: `failed: failed to get node "a": node "a" not found`},
@@ -110,7 +118,8 @@ func TestErrand(t *testing.T) {
 			if c.noNode {
 				node = nil
 			}
-			if got := e.next(&stock{claims: c.claims, volumes: c.volumes}, node, begin.Add(c.after)).text(); got != c.want {
+			if got := e.next(&stock{claims: c.claims, volumes: c.volumes, classes: []*storagev1.StorageClass{
+				classed("late", "example.com/p", storagev1.VolumeBindingWaitForFirstConsumer)}}, node, begin.Add(c.after)).text(); got != c.want {
 				t.Errorf("%s\nwant %s", got, c.want)
 			}
 		})
@@ -127,8 +136,12 @@ func TestErrands(t *testing.T) {
 	all.add(one)
 	all.add(two)
 	all.add(two)
-	if n := len(all.about(object{"default", "c"})); n != 2 || all.any(ofVolume("v")) != one || all.any(ofVolume("w")) != nil {
-		t.Errorf("%d have to do with the claim; %v, %v", n, all.any(ofVolume("v")), all.any(ofVolume("w")))
+	each := func(*errand) bool { return true }
+	if n := len(all.about(object{"default", "c"})); n != 2 || all.find(ofVolume("v"), each) != one || all.find(ofVolume("w"), each) != nil {
+		t.Errorf("%d have to do with the claim; %v, %v", n, all.find(ofVolume("v"), each), all.find(ofVolume("w"), each))
+	}
+	if e := all.find(object{"default", "c"}, func(e *errand) bool { return e.willMake(claimed("c")) }); e != two {
+		t.Errorf("the errand that has the claim's volume made is %v", e)
 	}
 	var pauses []time.Duration
 	for range 9 {

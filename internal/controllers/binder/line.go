@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod.dev/monopod/internal/pods"
 	"monopod.dev/monopod/internal/pods/allocated"
 )
 
@@ -59,7 +60,7 @@ func (l *line) put(w *waiter) {
 	if mindsPods(w.pod) {
 		l.minding[w.pod.UID] = w
 	}
-	for _, claim := range claimsOf(w.pod) {
+	for _, claim := range pods.Claims(w.pod) {
 		if l.claiming[claim.NamespacedName] == nil {
 			l.claiming[claim.NamespacedName] = map[types.UID]*waiter{}
 		}
@@ -71,7 +72,7 @@ func (l *line) leave(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if w := l.in[uid]; w != nil {
-		for _, claim := range claimsOf(w.pod) {
+		for _, claim := range pods.Claims(w.pod) {
 			if delete(l.claiming[claim.NamespacedName], uid); len(l.claiming[claim.NamespacedName]) == 0 {
 				delete(l.claiming, claim.NamespacedName)
 			}

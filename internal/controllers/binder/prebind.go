@@ -21,10 +21,13 @@ import (
 // errandWorkers is how many errands are worked on at a time: what takes its time is to write the objects.
 const errandWorkers = 4
 
-// start begins an errand: the pod has its place from now on, and is bound when its claims are.
+// start begins an errand: the pod has its place from now on, and is bound when its claims are. What was decided may be late: the pod may have gone, and nobody tells
+// of that again; the errand's first step finds out.
 func (b *Binder) start(pod *corev1.Pod, node string, p plan) {
 	e := newErrand(pod, node, p, time.Now())
-	b.book.assume(pod, node)
+	if !e.placed() {
+		b.book.assume(pod, node)
+	}
 	b.errands.add(e)
 	b.toDo.Add(pod.UID)
 }
@@ -35,6 +38,10 @@ func (b *Binder) errand(ctx context.Context, uid types.UID) error {
 	if e == nil {
 		return nil
 	}
+	if !b.stands(e) {
+		b.cancel(e.pod)
+		return nil
+	}
 	node, err := b.nodes.Get(e.node)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
@@ -43,6 +50,10 @@ func (b *Binder) errand(ctx context.Context, uid types.UID) error {
 	switch {
 	case next.failed != "":
 		return b.giveUp(ctx, e, next)
+	case next.done && e.placed():
+		b.errands.drop(uid)
+		b.queue.Add(key(e.pod)) // it may have claims that were not there when the errand began
+		return nil
 	case next.done:
 		if err := b.bind(ctx, e.pod, e.node); err != nil {
 			b.log.Warn("cannot bind pod, trying again", "namespace", e.pod.Namespace, "pod", e.pod.Name, "error", err)
@@ -103,7 +114,11 @@ func (b *Binder) giveUp(ctx context.Context, e *errand, why step) error {
 	if obj, found, err := b.pods.GetStore().GetByKey(key(pod).String()); err == nil && found && obj.(*corev1.Pod).UID == pod.UID {
 		pod = obj.(*corev1.Pod)
 	}
-	if !why.quiet && isOurs(pod) {
+	switch {
+	case why.quiet:
+	case e.placed():
+		b.notBound(e, why.failed)
+	case isOurs(pod):
 		told := `running PreBind plugin "VolumeBinding": binding volumes: ` + why.failed
 		st := waiting(pod, told, false, time.Now())
 		c := pods.Condition(&st, corev1.PodScheduled)
@@ -117,19 +132,22 @@ func (b *Binder) giveUp(ctx context.Context, e *errand, why step) error {
 		b.recorder.Event(pod, corev1.EventTypeWarning, "FailedScheduling", told)
 	}
 	delay := b.errands.giveUp(e, time.Now())
-	b.unbound(pod, e.node)
+	if !e.placed() {
+		b.unbound(pod, e.node)
+	}
 	b.release(e)
 	b.queue.AddAfter(key(pod), delay)
 	return nil
 }
 
-// cancel ends the errand of a pod that has gone, or that somebody else has seen to.
+// cancel ends the errand of a pod that has gone, that somebody else has seen to, or that is bound.
 func (b *Binder) cancel(pod *corev1.Pod) {
 	e := b.errands.forget(pod.UID)
-	if e == nil {
-		return
-	}
-	if pod.Spec.NodeName == "" {
+	switch {
+	case e == nil:
+	case e.placed():
+		b.release(e)
+	case pod.Spec.NodeName != e.node:
 		b.unbound(pod, e.node)
 		b.release(e)
 	}
@@ -143,6 +161,9 @@ func (b *Binder) release(e *errand) {
 	}
 	for class := range classes {
 		b.retryClass(class)
+	}
+	for _, c := range e.makes { // whoever shares it was to go to that node, too
+		b.retryClaim(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
 	}
 }
 

@@ -1,8 +1,8 @@
 package binder
 
 import (
-	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -14,7 +14,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	helpers "k8s.io/component-helpers/storage/volume"
 
+	"monopod.dev/monopod/internal/controllers/storageindex"
 	"monopod.dev/monopod/internal/kit/informer"
+	"monopod.dev/monopod/internal/pods"
 )
 
 // shelves are the claims, volumes and classes as the watches show them.
@@ -22,23 +24,6 @@ type shelves struct {
 	claims  corelisters.PersistentVolumeClaimLister
 	volumes cache.Indexer
 	classes storagelisters.StorageClassLister
-}
-
-// offersIndex is of volumes: by their class those that are free, by their claim the others.
-const offersIndex = "binder/offers"
-
-func freeOf(class string) string            { return "class/" + class }
-func heldFor(namespace, name string) string { return "claim/" + namespace + "/" + name }
-
-func offersOf(obj any) ([]string, error) {
-	v, ok := obj.(*corev1.PersistentVolume)
-	if !ok {
-		return nil, nil
-	}
-	if c := v.Spec.ClaimRef; c != nil {
-		return []string{heldFor(c.Namespace, c.Name)}, nil
-	}
-	return []string{freeOf(helpers.GetPersistentVolumeClass(v))}, nil
 }
 
 func (s shelves) claim(name types.NamespacedName) *corev1.PersistentVolumeClaim {
@@ -65,9 +50,9 @@ func (s shelves) class(name string) *storagev1.StorageClass {
 	return c
 }
 
-// list are the volumes with a key in the index.
+// list are the volumes with a key in the index of those whom they are for.
 func (s shelves) list(key string) []*corev1.PersistentVolume {
-	found, err := s.volumes.ByIndex(offersIndex, key)
+	found, err := s.volumes.ByIndex(storageindex.ByTaker, key)
 	if err != nil {
 		return nil
 	}
@@ -92,8 +77,8 @@ func (p *prospect) claim(name types.NamespacedName) *corev1.PersistentVolumeClai
 	if c == nil || c.Spec.VolumeName != "" {
 		return c
 	}
-	e := p.b.errands.any(ofClaim(c))
-	if e == nil || !e.willMake(c) || c.Annotations[helpers.AnnSelectedNode] == e.node {
+	e := p.b.errands.find(ofClaim(c), func(e *errand) bool { return e.willMake(c) })
+	if e == nil || c.Annotations[helpers.AnnSelectedNode] == e.node {
 		return c
 	}
 	c = c.DeepCopy()
@@ -103,10 +88,10 @@ func (p *prospect) claim(name types.NamespacedName) *corev1.PersistentVolumeClai
 
 // offers has volumes that an errand is about to give to a claim for that one alone.
 func (p *prospect) offers(class string, claim *corev1.PersistentVolumeClaim) []*corev1.PersistentVolume {
-	offers := p.list(freeOf(class))
+	offers := p.list(storageindex.FreeOf(class))
 	n := 0
 	for _, v := range offers {
-		if e := p.b.errands.any(ofVolume(v.Name)); e != nil {
+		if e := p.b.errands.find(ofVolume(v.Name), func(*errand) bool { return true }); e != nil {
 			given, err := e.given(v, claim.UID)
 			if err != nil || given == nil {
 				continue
@@ -117,7 +102,7 @@ func (p *prospect) offers(class string, claim *corev1.PersistentVolumeClaim) []*
 		n++
 	}
 	offers = offers[:n]
-	for _, v := range p.list(heldFor(claim.Namespace, claim.Name)) {
+	for _, v := range p.list(storageindex.HeldFor(claim.Namespace, claim.Name)) {
 		if helpers.GetPersistentVolumeClass(v) == class {
 			offers = append(offers, v)
 		}
@@ -153,15 +138,15 @@ func (b *Binder) goOn(uids []types.UID) {
 	}
 }
 
-// claimChanged goes on with errands that wait for a claim, and looks again at the pods without a node that have it.
+// claimChanged goes on with errands that wait for a claim, and looks again at the pods that have it.
 func (b *Binder) claimChanged(old, claim *corev1.PersistentVolumeClaim) {
 	b.goOn(b.errands.about(ofClaim(claim)))
 	if old != nil && old.UID == claim.UID && old.Status.Phase == claim.Status.Phase && (old.DeletionTimestamp == nil) == (claim.DeletionTimestamp == nil) &&
-		maps.Equal(old.Annotations, claim.Annotations) && apiequality.Semantic.DeepEqual(old.Spec, claim.Spec) &&
+		maps.Equal(old.Annotations, claim.Annotations) && apiequality.Semantic.DeepEqual(old.Spec, claim.Spec) && refusal(old) == refusal(claim) &&
 		apiequality.Semantic.DeepEqual(old.OwnerReferences, claim.OwnerReferences) {
 		return
 	}
-	b.retry(b.line.claimingOf(types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}), func(*waiter) bool { return true })
+	b.retryClaim(types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name})
 }
 
 // volumeChanged does the same for those that a volume is for.
@@ -171,7 +156,7 @@ func (b *Binder) volumeChanged(old, v *corev1.PersistentVolume) {
 		return
 	}
 	if c := v.Spec.ClaimRef; c != nil {
-		b.retry(b.line.claimingOf(types.NamespacedName{Namespace: c.Namespace, Name: c.Name}), func(*waiter) bool { return true })
+		b.retryClaim(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
 		return
 	}
 	b.retryClass(helpers.GetPersistentVolumeClass(v))
@@ -192,10 +177,21 @@ func (b *Binder) classChanged(old, class *storagev1.StorageClass) {
 	b.retryClass(class.Name)
 }
 
-// retryClass looks again at the pods without a node that have a claim of a class.
+// classGone goes on with errands that wait for a volume of a class, which nobody makes any more, and has those told who wait for a node.
+func (b *Binder) classGone(class *storagev1.StorageClass) {
+	b.goOn(b.errands.some(func(e *errand) bool {
+		return slices.ContainsFunc(e.makes, func(c *corev1.PersistentVolumeClaim) bool {
+			return helpers.GetPersistentVolumeClaimClass(c) == class.Name
+		})
+	}))
+	b.retryClass(class.Name)
+}
+
+// retryClass looks again at the pods without a node that have a claim of a class, and at those on nodes whose claims get no volumes.
 func (b *Binder) retryClass(class string) {
+	b.retryStranded("")
 	b.retry(b.line.claimingOnes(), func(w *waiter) bool {
-		for _, name := range claimsOf(w.pod) {
+		for _, name := range pods.Claims(w.pod) {
 			if c := b.shelves.claim(name.NamespacedName); c != nil && helpers.GetPersistentVolumeClaimClass(c) == class {
 				return true
 			}
@@ -216,12 +212,4 @@ func handlers[T any](changed func(old, now T), gone func(T)) cache.ResourceEvent
 			}
 		},
 	}
-}
-
-// indexed has the volumes indexed by whom they are for.
-func indexed(volumes cache.SharedIndexInformer) error {
-	if err := volumes.AddIndexers(cache.Indexers{offersIndex: offersOf}); err != nil {
-		return fmt.Errorf("binder: index of volumes: %w", err)
-	}
-	return nil
 }

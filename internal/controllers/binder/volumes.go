@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/storage/ephemeral"
 	helpers "k8s.io/component-helpers/storage/volume"
+
+	"monopod.dev/monopod/internal/pods"
 )
 
 // storage is what is known of claims and volumes. Nothing of what it returns may be changed; nil: there is none.
@@ -25,25 +27,6 @@ type storage interface {
 	used(claim types.NamespacedName) bool
 }
 
-// claimName names a claim of a pod; own: the pod brings it along.
-type claimName struct {
-	types.NamespacedName
-	own bool
-}
-
-// claimsOf are those of a pod, which never change.
-func claimsOf(pod *corev1.Pod) (names []claimName) {
-	for i := range pod.Spec.Volumes {
-		switch v := &pod.Spec.Volumes[i]; {
-		case v.PersistentVolumeClaim != nil:
-			names = append(names, claimName{types.NamespacedName{Namespace: pod.Namespace, Name: v.PersistentVolumeClaim.ClaimName}, false})
-		case v.Ephemeral != nil:
-			names = append(names, claimName{types.NamespacedName{Namespace: pod.Namespace, Name: ephemeral.VolumeClaimName(pod, v)}, true})
-		}
-	}
-	return names
-}
-
 // claims is what the claims of a pod have to do with its node.
 type claims struct {
 	storage storage
@@ -55,6 +38,8 @@ type claims struct {
 	late []late
 	// taken: another pod has one that is for one pod alone.
 	taken bool
+	// refused is what a provisioner has against making one of them; empty: nothing.
+	refused string
 }
 
 // late is a claim whose volume depends on the node of its first pod.
@@ -72,14 +57,14 @@ type zone struct {
 
 // claims looks at a pod's claims; nil: it has none. obstacle is why it can run nowhere for the sake of them, in the words of kube-scheduler; empty: nothing.
 func (c cluster) claims(pod *corev1.Pod) (of *claims, obstacle string) {
-	names := claimsOf(pod)
+	names := pods.Claims(pod)
 	if len(names) == 0 {
 		return nil, ""
 	}
 	of = &claims{storage: c.storage}
 	some := make([]*corev1.PersistentVolumeClaim, len(names))
 	for i, name := range names {
-		if some[i] = c.storage.claim(name.NamespacedName); some[i] == nil && !name.own { // before anything is said of others
+		if some[i] = c.storage.claim(name.NamespacedName); some[i] == nil && !name.Own { // before anything is said of others
 			return of, fmt.Sprintf("persistentvolumeclaim %q not found", name.Name)
 		}
 	}
@@ -92,7 +77,7 @@ func (c cluster) claims(pod *corev1.Pod) (of *claims, obstacle string) {
 }
 
 // unready is why a claim is none that a pod can run with, now or ever.
-func unready(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, name claimName) string {
+func unready(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, name pods.ClaimName) string {
 	switch {
 	case claim == nil:
 		return fmt.Sprintf("waiting for ephemeral volume controller to create the persistentvolumeclaim %q", name.Name)
@@ -100,7 +85,7 @@ func unready(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, name claimNam
 		return fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q", claim.Name, claim.Spec.VolumeName)
 	case claim.DeletionTimestamp != nil:
 		return fmt.Sprintf("persistentvolumeclaim %q is being deleted", claim.Name)
-	case name.own:
+	case name.Own:
 		if err := ephemeral.VolumeIsForPod(pod, claim); err != nil {
 			return err.Error()
 		}
@@ -109,7 +94,7 @@ func unready(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, name claimNam
 }
 
 // sort tells claims that have a volume from those that get one later. obstacle: there are others.
-func (of *claims) sort(c cluster, names []claimName, some []*corev1.PersistentVolumeClaim) (obstacle string) {
+func (of *claims) sort(c cluster, names []pods.ClaimName, some []*corev1.PersistentVolumeClaim) (obstacle string) {
 	for i, claim := range some {
 		if !of.taken && slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteOncePod) {
 			of.taken = of.storage.used(names[i].NamespacedName)
@@ -121,7 +106,7 @@ func (of *claims) sort(c cluster, names []claimName, some []*corev1.PersistentVo
 			case v != nil:
 				of.bound = append(of.bound, v)
 				of.zones = append(of.zones, zonesOf(v)...)
-			case names[i].own:
+			case names[i].Own:
 				of.lost = true
 			case obstacle == "":
 				obstacle = fmt.Sprintf("persistentvolume %q not found", claim.Spec.VolumeName)
@@ -132,7 +117,11 @@ func (of *claims) sort(c cluster, names []claimName, some []*corev1.PersistentVo
 				node = ""
 			}
 			of.late = append(of.late, late{claim, node})
+			if node != "" { // who makes it there has said so, and makes it when that has become possible
+				of.refused = cmp.Or(of.refused, refusal(claim))
+			}
 		default:
+			of.refused = cmp.Or(of.refused, refusal(claim))
 			obstacle = "pod has unbound immediate PersistentVolumeClaims"
 		}
 	}
@@ -140,7 +129,21 @@ func (of *claims) sort(c cluster, names []claimName, some []*corev1.PersistentVo
 		x, y := a.Spec.Resources.Requests[corev1.ResourceStorage], b.Spec.Resources.Requests[corev1.ResourceStorage]
 		return x.Cmp(y)
 	})
-	return obstacle
+	return cmp.Or(of.refused, obstacle)
+}
+
+// provisioningFailed is the condition of a claim in which its provisioner says why it makes no volume for it, for as long as that is so. The node's own provisioner
+// tells that (package storage); those of others have events alone, which nobody can rely on.
+const provisioningFailed corev1.PersistentVolumeClaimConditionType = "monopod.dev/ProvisioningFailed"
+
+// refusal is what the provisioner of a claim has against making its volume; empty: nothing.
+func refusal(claim *corev1.PersistentVolumeClaim) string {
+	for i := range claim.Status.Conditions {
+		if c := &claim.Status.Conditions[i]; c.Type == provisioningFailed && c.Status == corev1.ConditionTrue {
+			return fmt.Sprintf("persistentvolumeclaim %q gets no volume: %s", claim.Name, c.Message)
+		}
+	}
+	return ""
 }
 
 // isBound says whether a claim has a volume, and all that belongs to that is written.

@@ -271,6 +271,16 @@ func TestClaims(t *testing.T) {
 		{"made nowhere", having("c"), []*corev1.PersistentVolumeClaim{claimed("c", inClass("nowhere"))}, nil, nil,
 			none + "2 node(s) didn't find available persistent volumes to bind."},
 
+		{"refused", having("c", "d"), []*corev1.PersistentVolumeClaim{claimed("c", refusedOn("a")), claimed("d")}, nil, nil,
+			none + `persistentvolumeclaim "c" gets no volume: no room.`},
+		{"refused where no node is any more", having("c"), []*corev1.PersistentVolumeClaim{claimed("c", refusedOn("z"))}, nil, nil, "a c+"},
+		{"refused before there was a node", having("c"), []*corev1.PersistentVolumeClaim{claimed("c", refusedOn(""))}, nil, nil, "a c+"},
+		{"refused, of a class that binds at once", having("c"), []*corev1.PersistentVolumeClaim{claimed("c", inClass("now"), refusedOn(""))}, nil, nil,
+			none + `persistentvolumeclaim "c" gets no volume: no room.`},
+		{"refused, and bound to another one", having("c"), []*corev1.PersistentVolumeClaim{claimed("c", refusedOn("a"), boundTo("v"))}, free(stored("v", heldBy("c"))), nil, "a"},
+		{"a claim in two volumes of the pod", having("c", "c"), []*corev1.PersistentVolumeClaim{claimed("c", inClass("static"))},
+			free(stored("v", ofClass("static")), stored("w", ofClass("static"))), nil, "a c=v"},
+
 		{"there", having("c"), []*corev1.PersistentVolumeClaim{claimed("c")}, free(stored("v")), nil, "a c=v"},
 		{"there on one", having("c"), []*corev1.PersistentVolumeClaim{claimed("c", inClass("static"))}, free(stored("v", thereOn("b"), ofClass("static"))), nil, "b c=v"},
 		{"the smallest one", having("c"), []*corev1.PersistentVolumeClaim{claimed("c")}, free(stored("v"), stored("w", holding("3Gi")), stored("x", holding("4Gi"))), nil, "a c=w"},

@@ -131,3 +131,32 @@ func TestRefusedClaim(t *testing.T) {
 	}
 	t.Error("the pod is not told")
 }
+
+// TestKilled: a controller dies before and after it makes a claim; the next one sees to it that the pod has its claim, and takes one that is there.
+func TestKilled(t *testing.T) {
+	api := apitest.StartIn(t, "vol")
+	ctx, core := t.Context(), api.Client.CoreV1()
+	for _, c := range []struct {
+		at   string
+		made bool
+	}{{"make", false}, {"made", true}} {
+		died, revive := apitest.Dies("controllers/ephemeralvolume/" + c.at)
+		stop := api.Control(catalog.EphemeralVolume)
+		p, err := core.Pods("vol").Create(ctx, pod(c.at), metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-died
+		stop()
+		revive()
+		first, err := core.PersistentVolumeClaims("vol").Get(ctx, c.at+"-v", metav1.GetOptions{})
+		if (err == nil) != c.made {
+			t.Errorf("%s: the claim is %v, %v", c.at, first, err)
+		}
+		stop = api.Control(catalog.EphemeralVolume)
+		api.Await(claims, "vol", c.at+"-v", "the pod's own", func(o *metav1.PartialObjectMetadata) bool {
+			return o != nil && metav1.IsControlledBy(o, p) && (!c.made || o.UID == first.UID)
+		})
+		stop()
+	}
+}

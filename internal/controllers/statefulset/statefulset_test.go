@@ -483,3 +483,48 @@ func TestClaimsOfMembers(t *testing.T) {
 	}
 	w.awaitClaims("web", "data-web-2")
 }
+
+// TestKilledAtClaims: a controller dies before and after it makes a claim, and before it writes who owns one. The next one completes the set with the claims that
+// there are, and what is to go with a surplus member goes.
+func TestKilledAtClaims(t *testing.T) {
+	w := newWorld(t)
+	w.Agent(all)
+	w.Control(catalog.GarbageCollector, catalog.ClaimProtection)
+	var writes []string
+	for _, name := range []string{"claim", "own", "create", "delete", "identify", "tell"} {
+		writes = append(writes, "controllers/statefulset/"+name)
+	}
+	for _, c := range []struct {
+		at, left string
+	}{{"claim", ""}, {"claimed", "data-claimed-0"}, {"own", "data-own-0 data-own-1"}} {
+		t.Run(c.at, func(t *testing.T) {
+			scales := func(set *appsv1.StatefulSet) {
+				set.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
+					WhenScaled: appsv1.DeletePersistentVolumeClaimRetentionPolicyType, WhenDeleted: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+				}
+			}
+			died, revive := apitest.Dies("controllers/statefulset/"+c.at, writes...)
+			stop := w.Control(ours...)
+			w.set(c.at, 2, "one", claiming, scales)
+			if c.at == "own" { // which it does when there is one too many
+				w.rolled(c.at)
+				w.patch(c.at, `{"spec":{"replicas":1}}`)
+			}
+			<-died
+			stop()
+			revive()
+			if left := w.claims(c.at); left != c.left {
+				t.Errorf("left are %q, want %q", left, c.left)
+			}
+			stop = w.Control(ours...)
+			defer stop()
+			if c.at != "own" {
+				w.rolled(c.at)
+				w.awaitClaims(c.at, fmt.Sprintf("data-%[1]s-0 data-%[1]s-1", c.at))
+				w.patch(c.at, `{"spec":{"replicas":1}}`)
+			}
+			w.rolled(c.at)
+			w.awaitClaims(c.at, fmt.Sprintf("data-%s-0", c.at))
+		})
+	}
+}

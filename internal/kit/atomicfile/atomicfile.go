@@ -15,7 +15,7 @@ import (
 // The directory must exist. On error the old file is untouched and no temporary file is left.
 func Write(path string, data []byte, perm os.FileMode) (err error) {
 	dir := filepath.Dir(path)
-	tmp, err := os.CreateTemp(dir, ".tmp-"+filepath.Base(path)+"-*")
+	tmp, err := os.CreateTemp(dir, Temporary(path)+"*")
 	if err != nil {
 		return err
 	}
@@ -42,6 +42,9 @@ func Write(path string, data []byte, perm os.FileMode) (err error) {
 	}
 	return SyncDir(dir)
 }
+
+// Temporary is how the names of those files begin that a kill in the midst of Write of a path may leave beside it.
+func Temporary(path string) string { return ".tmp-" + filepath.Base(path) + "-" }
 
 // SyncDir makes the entries of a directory durable.
 func SyncDir(dir string) error {

@@ -97,9 +97,26 @@ func Open(dir, node string, alone bool, log *slog.Logger) (_ *Store, err error) 
 		}
 		if r != nil {
 			s.all[r.Name] = *r
+		} else if alone {
+			s.sweep(e.Name())
 		}
 	}
 	return s, nil
+}
+
+// sweep removes a directory that a kill has left before its record was there. One that somebody else may have made, or has put something into, stays.
+func (s *Store) sweep(name string) {
+	if !strings.HasPrefix(name, "pvc-") {
+		return
+	}
+	entries, err := os.ReadDir(s.Path(name))
+	if err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return !strings.HasPrefix(e.Name(), atomicfile.Temporary(file)) }) {
+		return
+	}
+	for _, e := range entries {
+		_ = os.Remove(filepath.Join(s.Path(name), e.Name()))
+	}
+	_ = unix.Rmdir(s.Path(name)) // what cannot be removed now is seen again at the next start
 }
 
 // read reads one record; nil: the directory is empty, as a kill leaves it before the record is there.

@@ -13,7 +13,7 @@ import (
 )
 
 // Kinds are the kinds of file systems that Mount knows and this machine can have: that of most /run, and that of most disks, for which there
-// have to be loop devices. (The small machine of test/vm has none.)
+// have to be loop devices.
 var Kinds = kinds()
 
 func kinds() []string {

@@ -53,6 +53,7 @@ type options struct {
 	timeout          time.Duration
 	slow             int
 	console, prepare bool
+	disks            bool
 	cfg              machine.Config
 }
 
@@ -69,6 +70,7 @@ func parse(args []string) (o options, err error) {
 	flags.IntVar(&o.slow, "slow", machine.DefaultSlow, "by how much tests stretch their time-outs ($"+machine.SlowVariable+")")
 	flags.BoolVar(&o.cfg.Systemd, "systemd", false, "let systemd be the machine's first process, and the command one of its services")
 	flags.Var((*list)(&o.cfg.KernelArgs), "kernel-arg", "further parameter of the kernel; may be repeated")
+	flags.BoolVar(&o.disks, "disks", false, "have what tests of disks need: loop devices, quotas, xfs, NFS")
 	flags.BoolVar(&o.console, "console", false, "show the kernel's messages")
 	flags.BoolVar(&o.prepare, "prepare", false, "only fetch what is needed from Debian, and check that the programs are there")
 	flags.IntVar(&o.cfg.MemoryMiB, "memory", 0, "the machine's memory in MiB (default 2048)")
@@ -141,6 +143,14 @@ func (o *options) complete(ctx context.Context, build string) (err error) {
 			return fmt.Errorf("-put %q: want HOSTPATH:GUESTPATH, the latter absolute", p)
 		}
 		o.cfg.Files[to] = from
+	}
+	if o.disks {
+		d, err := machine.NewDisks(ctx)
+		if err != nil {
+			return err
+		}
+		maps.Copy(o.cfg.Files, d.Files)
+		o.cfg.Modules, o.cfg.Job.Env = d.Modules, append(o.cfg.Job.Env, d.Env...)
 	}
 	if o.payload != "" {
 		o.cfg.Files["/payload"] = o.payload

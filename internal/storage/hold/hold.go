@@ -17,6 +17,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/host/quota"
 	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/kit/atomicfile"
 	"monopod.dev/monopod/internal/storage/plan"
@@ -74,10 +75,10 @@ func (h *Holders) Choose(want plan.Isolation, block bool) (plan.Hold, error) {
 	if want == plan.Unlimited {
 		return plan.Nothing, nil
 	}
-	switch dir := h.there(); {
-	case hasProjects(dir):
+	switch kind := quota.Of(h.there()); {
+	case kind == quota.Project:
 		return plan.Project, nil
-	case hasQgroups(dir):
+	case kind == quota.Group:
 		return plan.Qgroup, nil
 	case want == plan.Quota:
 		return "", fmt.Errorf("the file system of %s has no quotas that are switched on: switch them on (STORAGE.md says how), or use a class with isolation: image", h.dir)
@@ -94,7 +95,7 @@ func (h *Holders) Least(kind plan.Hold, block bool) int64 {
 }
 
 // Free says whether no file is of a project yet, so that a new volume may be it.
-func (h *Holders) Free(quotaID uint32) bool { return projectFree(h.there(), quotaID) }
+func (h *Holders) Free(quotaID uint32) bool { return quota.ProjectFree(h.there(), quotaID) }
 
 // Of is what holds in one way.
 func (h *Holders) Of(kind plan.Hold) (Holder, error) {

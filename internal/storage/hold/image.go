@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/host/ioctl"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/kit/atomicfile"
 )
@@ -214,6 +215,9 @@ func (i image) Resize(ctx context.Context, v Volume) error {
 	return growExt4(v.Data, size)
 }
 
+// ext4IocResizeFS is the number of a call that golang.org/x/sys/unix lacks (fs/ext4/ext4.h).
+const ext4IocResizeFS = 0x40086610
+
 // growExt4 has a mounted file system use so many bytes of its device. One that does so already stays.
 func growExt4(dir string, size int64) error {
 	d, err := os.Open(dir)
@@ -226,7 +230,7 @@ func growExt4(dir string, size int64) error {
 		return err
 	}
 	blocks := uint64(size / st.Bsize)
-	if err := ioctl(int(d.Fd()), ext4IocResizeFS, &blocks); err != nil {
+	if err := ioctl.Call(d.Fd(), ext4IocResizeFS, &blocks); err != nil {
 		return fmt.Errorf("enlarge the file system at %s: %w", dir, err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/internal/host/ioctl"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/storage/plan"
 )
@@ -183,10 +184,10 @@ func TestWhatIsReservedStays(t *testing.T) {
 	must(t, err)
 	defer d.Close()
 	rest := [2]uint64{0, 8 * mega}
-	if err := ioctl(int(d.Fd()), unix.BLKDISCARD, &rest); !errors.Is(err, unix.EOPNOTSUPP) {
+	if err := ioctl.Call(d.Fd(), unix.BLKDISCARD, &rest); !errors.Is(err, unix.EOPNOTSUPP) {
 		t.Errorf("a discard: %v", err)
 	}
-	must(t, ioctl(int(d.Fd()), unix.BLKZEROOUT, &rest))
+	must(t, ioctl.Call(d.Fd(), unix.BLKZEROOUT, &rest))
 	must(t, d.Sync())
 	if n := has(device); n < device.Size {
 		t.Errorf("%d bytes are reserved of %d, after zeros and discards", n, device.Size)
@@ -244,7 +245,7 @@ func TestTheLeastImage(t *testing.T) {
 
 // TestImagesOfBtrfsAreWrittenInPlace, where the room is that is reserved.
 func TestImagesOfBtrfsAreWrittenInPlace(t *testing.T) {
-	dir := filepath.Join(onBtrfs(t), "pvc-1")
+	dir := filepath.Join(on("btrfs")(t), "pvc-1")
 	must(t, os.MkdirAll(dir, 0o700))
 	v := Volume{Dir: dir, Data: filepath.Join(dir, plan.DataDir), Size: 8 * mega, Block: true}
 	must(t, image{}.Make(t.Context(), v))

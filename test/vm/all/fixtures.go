@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
+	"slices"
 
 	"monopod.dev/monopod/test/harness"
 	"monopod.dev/monopod/test/vm/machine"
@@ -39,6 +38,8 @@ type fixtures struct {
 	init  string
 	files map[string]string // by path in the machine
 	env   []string
+	// modules of the kernel
+	modules []string
 }
 
 // gather finds and builds what goes into every machine.
@@ -65,13 +66,17 @@ func gather(ctx context.Context, dir string) (f fixtures, err error) {
 	}
 	f.files[filepath.Join(bin, "prometheus")] = filepath.Join(prometheus, "usr", "bin", "prometheus")
 	f.env = []string{"MONOPOD_BIN=" + bin, "MONOPOD_RUNC=" + filepath.Join(bin, "runc"), "MONOPOD_PROMETHEUS=" + filepath.Join(bin, "prometheus"), "CI=true"}
-	for _, p := range programs {
-		put, err := program(ctx, p)
-		if err != nil {
-			return f, err
-		}
-		maps.Copy(f.files, put)
+	put, err := machine.Programs(ctx, programs...)
+	if err != nil {
+		return f, err
 	}
+	maps.Copy(f.files, put)
+	disks, err := machine.NewDisks(ctx)
+	if err != nil {
+		return f, err
+	}
+	maps.Copy(f.files, disks.Files)
+	f.env, f.modules = append(f.env, disks.Env...), append(slices.Clone(kernelModules), disks.Modules...)
 	for _, d := range folders {
 		f.files[d] = d
 	}
@@ -86,22 +91,4 @@ func gather(ctx context.Context, dir string) (f fixtures, err error) {
 		}
 	}
 	return f, nil
-}
-
-// program is a program with its shared libraries, each where it is on this host. A link is followed: the file is put where the link is.
-func program(ctx context.Context, path string) (map[string]string, error) {
-	files := map[string]string{path: path}
-	if _, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("a program for the machine: %w; `make test-deps` installs the Debian packages", err)
-	}
-	out, err := exec.CommandContext(ctx, "ldd", path).Output()
-	if err != nil {
-		return nil, fmt.Errorf("ldd %s: %w", path, err)
-	}
-	for word := range strings.FieldsSeq(string(out)) {
-		if strings.HasPrefix(word, "/") {
-			files[word] = word
-		}
-	}
-	return files, nil
 }

@@ -83,7 +83,7 @@ func runJob(ctx context.Context, o options, f fixtures, j job, r *report) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the machine has run for %s", limit))
 	defer cancel()
 	res, err := machine.Run(ctx, machine.Config{
-		Cache: machine.DefaultCache(), Init: f.init, Files: files, Output: s, Modules: kernelModules,
+		Cache: machine.DefaultCache(), Init: f.init, Files: files, Output: s, Modules: f.modules,
 		Job: guest.Job{Args: []string{"sh", "-c", j.script}, Env: append([]string{machine.SlowVariable + "=" + strconv.Itoa(o.slow)}, f.env...)},
 	})
 	if j.err = err; err == nil {

@@ -74,14 +74,14 @@ func TestClaims(t *testing.T) {
 	if all := c.Claims(); len(all) != 2 {
 		t.Errorf("claims: %+v", all)
 	}
-	files, err := measurePod(t.Context(), filepath.Join(pods, "one"), "")
+	files, err := measurePod(t.Context(), filepath.Join(pods, "one"), "", true)
 	if err != nil || len(files.Volumes) != 0 {
 		t.Errorf("volumes of the pod's own: %+v, %v", files, err)
 	}
 
 	// What is mounted in a pod and is on no record is not the pod's either, though it is on the same disk.
 	do(os.RemoveAll(filepath.Join(pods, "one", "claims")))
-	files, err = measurePod(t.Context(), filepath.Join(pods, "one"), "")
+	files, err = measurePod(t.Context(), filepath.Join(pods, "one"), "", true)
 	if err != nil || len(files.Volumes) != 2 || files.Disk().Bytes >= 1<<20 {
 		t.Errorf("on no record: %+v, %v", files, err)
 	}

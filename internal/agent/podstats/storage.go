@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/agent/volumes/claims"
+	"monopod.dev/monopod/internal/agent/volumes/held"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/kit/wait"
@@ -28,7 +29,7 @@ const (
 	podPatience   = 5 * time.Second
 )
 
-// Usage is what files take of a disk, as of At.
+// Usage is what files take of a disk, as of At. No inodes: how many there are is not known.
 type Usage struct {
 	At            time.Time
 	Bytes, Inodes uint64
@@ -151,7 +152,7 @@ func (s *storage) measure(ctx context.Context) {
 		}
 		live[uid] = true
 		within, cancel := context.WithTimeout(ctx, podPatience)
-		one, err := measurePod(within, filepath.Join(s.podsDir, uid), logs[uid])
+		one, err := measurePod(within, filepath.Join(s.podsDir, uid), logs[uid], true)
 		cancel()
 		switch {
 		case ctx.Err() != nil:
@@ -174,8 +175,9 @@ func (s *storage) measure(ctx context.Context) {
 	}
 }
 
-// measurePod measures a pod's directory, with the layout of package volumes, and that of its logs.
-func measurePod(ctx context.Context, dir, logs string) (*Storage, error) {
+// measurePod measures a pod's directory, with the layout of package volumes, and that of its logs. byQuota: what a volume takes that a quota holds to its size is asked of
+// the quota, which knows it at once; but what the owner of a file has hidden from it, a walk finds alone.
+func measurePod(ctx context.Context, dir, logs string, byQuota bool) (*Storage, error) {
 	out := &Storage{At: time.Now(), Logs: map[string]Usage{}, claims: claims.All(dir)}
 	volumes := filepath.Join(dir, "volumes")
 	own, err := deviceOf(dir)
@@ -204,8 +206,11 @@ func measurePod(ctx context.Context, dir, logs string) (*Storage, error) {
 		if err != nil {
 			return nil, err
 		}
-		v.Apart = point || device != own
-		if v.Usage, err = measure(ctx, path); err != nil {
+		used, isHeld := held.Used(dir, e.Name(), path)
+		v.Apart = point || device != own && !isHeld // a subvolume has a number of its own, and is on the disk
+		if isHeld && byQuota {
+			v.Usage = Usage{At: time.Now(), Bytes: used.Bytes, Inodes: used.Inodes}
+		} else if v.Usage, err = measure(ctx, path); err != nil {
 			return nil, err
 		}
 		out.Volumes = append(out.Volumes, v)

@@ -1,13 +1,19 @@
 package podstats
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/agent/volumes/held"
 	"monopod.dev/monopod/internal/host/tree"
+	"monopod.dev/monopod/test/smallfs"
 )
 
 func TestStorage(t *testing.T) {
@@ -87,5 +93,45 @@ func TestStorage(t *testing.T) {
 	s.measure(t.Context())
 	if s.of("u1") == nil || s.of("u2") != nil {
 		t.Error("a pod that is gone is remembered")
+	}
+}
+
+// TestVolumesByQuota: what a volume takes that is held to its size is told by its quota, and counts as the pod's, on btrfs as well, where it is a subvolume. Who looks at each file finds the same.
+func TestVolumesByQuota(t *testing.T) {
+	for _, kind := range smallfs.QuotaKinds {
+		t.Run(kind, func(t *testing.T) {
+			pod := filepath.Join(smallfs.WithQuotas(t, kind), "u1")
+			dir := filepath.Join(pod, "volumes", "data")
+			if err := os.MkdirAll(filepath.Dir(dir), 0o750); err != nil {
+				t.Fatal(err)
+			}
+			if is, err := held.Make(pod, "data", dir, 0o777, 16<<20); err != nil || !is {
+				t.Fatalf("held %v, %v", is, err)
+			}
+			f, err := os.Create(filepath.Join(dir, "file"))
+			if err == nil {
+				_, err = f.Write(bytes.Repeat([]byte("data"), 1<<20))
+				err = errors.Join(err, f.Sync(), f.Close())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kind == "btrfs" {
+				unix.Sync() // its quotas count what is on the disk
+			}
+			for _, byQuota := range []bool{true, false} {
+				one, err := measurePod(t.Context(), pod, "", byQuota)
+				if err != nil || len(one.Volumes) != 1 {
+					t.Fatalf("measured %+v, %v", one, err)
+				}
+				v := one.Volumes[0]
+				if v.Apart || v.Bytes < 4<<20 || v.Bytes > 5<<20 || one.Disk().Bytes < v.Bytes {
+					t.Errorf("by quota %v: %+v of %+v", byQuota, v, one.Disk())
+				}
+				if inodes := v.Inodes; inodes != 2 && (inodes != 0 || kind != "btrfs" || !byQuota) {
+					t.Errorf("by quota %v: %d files", byQuota, inodes)
+				}
+			}
+		})
 	}
 }

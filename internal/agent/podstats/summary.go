@@ -129,11 +129,11 @@ func (c *Collector) addStorage(pod *stats.PodStats, disks disks, containers *sta
 	pod.EphemeralStorage = disks.with(all.stats(), c.cfg.DiskDir)
 }
 
-// Files measures what a pod's volumes and logs take, now.
+// Files measures what a pod's volumes and logs take, now, and by looking at each file.
 func (c *Collector) Files(ctx context.Context, pod *v1.Pod) (*Storage, error) {
 	ref := podspec.Ref{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 	logs := filepath.Join(c.cfg.LogsDir, podspec.LogDir(ref))
-	measured, err := measurePod(ctx, filepath.Join(c.cfg.PodsDir, string(ref.UID)), logs)
+	measured, err := measurePod(ctx, filepath.Join(c.cfg.PodsDir, string(ref.UID)), logs, false)
 	if errors.Is(err, fs.ErrNotExist) { // it has none yet, or no more
 		return &Storage{At: time.Now()}, nil
 	}
@@ -171,5 +171,9 @@ func (u *Usage) add(fs *stats.FsStats) {
 }
 
 func (u Usage) stats() *stats.FsStats {
-	return &stats.FsStats{Time: metav1.NewTime(u.At), UsedBytes: known(u.Bytes), InodesUsed: known(u.Inodes)}
+	fs := &stats.FsStats{Time: metav1.NewTime(u.At), UsedBytes: known(u.Bytes)}
+	if u.Inodes > 0 {
+		fs.InodesUsed = known(u.Inodes)
+	}
+	return fs
 }

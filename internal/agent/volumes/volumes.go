@@ -8,6 +8,7 @@
 //	                               a whole, so that a reader sees all of one version or all of the other
 //	UID/kinds/NAME                 of which kind a volume is, while it holds something of the host
 //	UID/claims/NAME                which claim a volume is of, and where it lies (package claims)
+//	UID/quotas/NAME                which quota of the file system holds a volume to its size (package held)
 //	UID/containers/NAME/ATTEMPT    the termination message of one container
 //	UID/subpaths/NAME/INDEX        a part of a volume, mounted there for a container that is being started
 //	UID/etc-hosts                  the pod's /etc/hosts
@@ -37,6 +38,7 @@ import (
 
 	"monopod.dev/monopod/internal/agent/userns"
 	"monopod.dev/monopod/internal/agent/volumes/claims"
+	"monopod.dev/monopod/internal/agent/volumes/held"
 	"monopod.dev/monopod/internal/agent/volumes/kinds"
 	"monopod.dev/monopod/internal/host/mount"
 	"monopod.dev/monopod/internal/host/tree"
@@ -250,7 +252,7 @@ func (m *Manager) Release(ctx context.Context, uid types.UID) error {
 
 // forget drops what is on record of volumes that are gone.
 func (m *Manager) forget(uid types.UID) error {
-	return errors.Join(claims.Forget(m.podDir(uid)), m.forgetKinds(uid))
+	return errors.Join(claims.Forget(m.podDir(uid)), held.Forget(m.podDir(uid)), m.forgetKinds(uid))
 }
 
 // Remove removes all that the pod has.

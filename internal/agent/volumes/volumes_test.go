@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -23,8 +24,11 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"monopod.dev/monopod/internal/agent/objects"
+	"monopod.dev/monopod/internal/agent/volumes/held"
 	"monopod.dev/monopod/internal/agent/volumes/kinds"
+	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/internal/pods"
+	"monopod.dev/monopod/test/smallfs"
 )
 
 // someObjects are one ConfigMap and one Secret, both "x".
@@ -49,10 +53,16 @@ func (o *someObjects) Token(context.Context, *v1.Pod, *v1.ServiceAccountTokenPro
 
 func manager(t *testing.T, o *someObjects) *Manager {
 	t.Helper()
+	return managerIn(t, filepath.Join(t.TempDir(), "pods"), o)
+}
+
+// managerIn is a manager whose directory of all pods is this one.
+func managerIn(t *testing.T, dir string, o *someObjects) *Manager {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Fatal("this test mounts: run it as root")
 	}
-	m := New(Config{Dir: filepath.Join(t.TempDir(), "pods"), Kinds: kinds.Config{Objects: o, Tokens: o, HostIPs: []string{"1.2.3.4"}, Allocatable: func() v1.ResourceList { return nil }}})
+	m := New(Config{Dir: dir, Kinds: kinds.Config{Objects: o, Tokens: o, HostIPs: []string{"1.2.3.4"}, Allocatable: func() v1.ResourceList { return nil }}})
 	t.Cleanup(func() {
 		if err := m.Remove(context.Background(), "u"); err != nil {
 			t.Error(err)
@@ -314,6 +324,51 @@ func TestEmptyDir(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(m.volumeDir("u", "a"), "kept")); err != nil {
 		t.Error("what the pod wrote is gone:", err)
+	}
+}
+
+// TestEmptyDirHoldsItsSize: where the file system of all pods has quotas, a pod that writes too much gets an error, its neighbours notice nothing, and nothing of it is left. One without a size
+// is a plain directory.
+func TestEmptyDirHoldsItsSize(t *testing.T) {
+	for _, kind := range smallfs.QuotaKinds {
+		t.Run(kind, func(t *testing.T) {
+			at := smallfs.WithQuotas(t, kind)
+			m := managerIn(t, filepath.Join(at, "pods"), &someObjects{})
+			size := resource.MustParse("8Mi")
+			pod := podWith(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &size}}, v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}})
+			for range 2 { // the second as by an agent that was started anew
+				if err := setUp(t.Context(), m, pod); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write := func(volume string) (err error) {
+				smallfs.Unprivileged(t, func() {
+					err = os.WriteFile(filepath.Join(m.volumeDir("u", volume), "f"), bytes.Repeat([]byte("data"), 4<<20), 0o666)
+				})
+				return err
+			}
+			if err := write("a"); !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
+				t.Errorf("16 MiB in 8 MiB: %v", err)
+			}
+			if err := write("b"); err != nil {
+				t.Errorf("16 MiB where there is no limit: %v", err)
+			}
+			if _, is := held.Used(m.podDir("u"), "b", m.volumeDir("u", "b")); is {
+				t.Error("a volume without a size is held to one")
+			}
+			if err := m.Release(t.Context(), "u"); err != nil {
+				t.Fatal(err)
+			}
+			for _, gone := range []string{"volumes", "quotas", "kinds"} {
+				if _, err := os.Lstat(filepath.Join(m.podDir("u"), gone)); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("%s of a pod that has ended: %v", gone, err)
+				}
+			}
+			// What was released is removed in the background, by the manager's Run; here by hand.
+			if err := tree.Remove(t.Context(), filepath.Join(at, "pods", tree.BinName)); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -8,10 +8,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"monopod.dev/monopod/internal/agent/volumes/held"
 	"monopod.dev/monopod/internal/pods/allocated"
 )
 
-// emptyDir is a directory that is empty when the pod begins: on the disk, or in memory.
+// emptyDir is a directory that is empty when the pod begins: on the disk, or in memory. One on the disk that has a size is held to it where the file system can (package held).
 type emptyDir struct {
 	inDir
 	still
@@ -24,6 +25,9 @@ func (*emptyDir) Facts() Facts { return Facts{Own: true, Holds: true} }
 // Setup implements Kind.
 func (e *emptyDir) Setup(_ context.Context, vol *Volume) error {
 	pod, v, dir := vol.Pod, vol.Spec, vol.Dir
+	if err := e.hold(vol); err != nil {
+		return err
+	}
 	if err := mkdir(dir, 0o777); err != nil {
 		return err
 	}
@@ -40,6 +44,23 @@ func (e *emptyDir) Setup(_ context.Context, vol *Volume) error {
 		return os.Chmod(dir, 0o777|os.ModeSetgid)
 	}
 	return nil
+}
+
+// hold makes the directory of a volume on the disk whose size can be held.
+func (*emptyDir) hold(vol *Volume) error {
+	src := vol.Spec.EmptyDir
+	if src.Medium != v1.StorageMediumDefault || src.SizeLimit == nil || src.SizeLimit.Sign() <= 0 { // a limit of zero is none
+		return nil
+	}
+	pod, name := placeOf(vol.Dir)
+	_, err := held.Make(pod, name, vol.Dir, 0o777, src.SizeLimit.Value())
+	return err
+}
+
+// Teardown implements Kind.
+func (*emptyDir) Teardown(_ context.Context, l *Left) error {
+	pod, name := placeOf(l.Dir)
+	return errors.Join(Unmade(l), held.Release(pod, name, l.Dir))
 }
 
 // memorySize is how much a volume in memory may hold, in bytes: what is written there counts as the containers' memory, so never more than the pod may have, or

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	helpers "k8s.io/component-helpers/storage/volume"
 
 	"monopod.dev/monopod/internal/kit/binarysize"
@@ -286,18 +287,21 @@ func (p *Provisioner) discard(ctx context.Context, r plan.Record, deleted bool) 
 	return nil
 }
 
-// letGo lets the API server remove a PersistentVolume that is deleted.
+// letGo lets the API server remove a PersistentVolume that is deleted, which it stays. Others write to it meanwhile, who take their own finalizers off: the patch names
+// no version, so that neither waits for the other.
 func (p *Provisioner) letGo(ctx context.Context, name string) error {
-	volumes := p.client.CoreV1().PersistentVolumes()
-	v, err := volumes.Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return unlessGone(err)
+	v, err := cached{p}.volume(ctx, name)
+	if err == nil && (v == nil || v.DeletionTimestamp == nil) { // what is seen may be late
+		v, err = stored{p.client}.volume(ctx, name)
 	}
-	if v.DeletionTimestamp == nil {
+	switch {
+	case err != nil || v == nil:
+		return err
+	case v.DeletionTimestamp == nil:
 		return errLate
 	}
-	v.Finalizers = slices.DeleteFunc(v.Finalizers, func(f string) bool { return f == plan.Finalizer })
-	_, err = volumes.Update(ctx, v, metav1.UpdateOptions{})
+	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"$deleteFromPrimitiveList/finalizers":[%q]}}`, v.UID, plan.Finalizer)
+	_, err = p.client.CoreV1().PersistentVolumes().Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	return unlessGone(err)
 }
 

@@ -46,7 +46,7 @@ func (p *Policy) provisioner(prefix string, bind func(name, role string)) {
 	const custom = "system:persistent-volume-provisioner"
 	bind(prefix+custom, custom)
 	name := prefix + "storage"
-	p.clusterRole(name, nil, on("update", core, "persistentvolumes persistentvolumeclaims/status"), on("create patch", storage, "storageclasses"),
+	p.clusterRole(name, nil, on("update", core, "persistentvolumes persistentvolumeclaims/status"), on("patch", core, "persistentvolumes"), on("create patch", storage, "storageclasses"),
 		on("get create", core, "configmaps"), on("get", core, "nodes"))
 	bind(name, name)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +15,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
 	"monopod.dev/monopod/test/harness"
@@ -70,9 +70,13 @@ func fillNode(b *testing.B, c kubernetes.Interface, full bool) (uids []types.UID
 	must(b, err)
 	_, err = core.Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, StringData: map[string]string{"key": "secret"}}, metav1.CreateOptions{})
 	must(b, err)
-	seen, err := core.Pods("default").Watch(ctx, metav1.ListOptions{})
-	must(b, err)
-	defer seen.Stop()
+	running := map[types.UID]bool{}
+	wait := followAll(ctx, core.RESTClient(), "pods", &corev1.Pod{}, func(p *corev1.Pod, _ bool) bool {
+		if p.Status.Phase == corev1.PodRunning {
+			running[p.UID] = true
+		}
+		return len(running) == fullPods
+	})
 	go func() {
 		for i := range fullPods {
 			name := fmt.Sprint("full-", i)
@@ -92,15 +96,8 @@ func fillNode(b *testing.B, c kubernetes.Interface, full bool) (uids []types.UID
 			}
 		}
 	}()
-	running := map[types.UID]bool{}
-	must(b, each(ctx, seen, func(_ watch.EventType, p *corev1.Pod) bool {
-		if p.Status.Phase == corev1.PodRunning && !running[p.UID] {
-			running[p.UID] = true
-			uids = append(uids, p.UID)
-		}
-		return len(running) == fullPods
-	}))
-	return uids
+	must(b, wait())
+	return slices.Collect(maps.Keys(running))
 }
 
 // changeMap changes the ConfigMap a few times, and tells how long that takes to be in all pods.
@@ -143,21 +140,20 @@ func BenchmarkIdleClaims(b *testing.B) {
 	awaitClass(b, c)
 	before := idle(b, nodes)
 	newClass(b, c, "at-once", "auto", storagev1.VolumeBindingImmediate)
-	ctx := context.Background()
-	seen, err := c.CoreV1().PersistentVolumeClaims("default").Watch(ctx, metav1.ListOptions{})
-	must(b, err)
-	defer seen.Stop()
-	for i := range idleClaims {
-		_, err := c.CoreV1().PersistentVolumeClaims("default").Create(ctx, newClaim(fmt.Sprint("c", i), "at-once", "10Mi"), metav1.CreateOptions{})
-		must(b, err)
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), claimPatience)
+	defer cancel()
 	done := map[string]bool{}
-	must(b, each(ctx, seen, func(_ watch.EventType, c *corev1.PersistentVolumeClaim) bool {
+	wait := followAll(ctx, c.CoreV1().RESTClient(), "persistentvolumeclaims", &corev1.PersistentVolumeClaim{}, func(c *corev1.PersistentVolumeClaim, _ bool) bool {
 		if c.Status.Phase == corev1.ClaimBound {
 			done[c.Name] = true
 		}
 		return len(done) == idleClaims
-	}))
+	})
+	for i := range idleClaims {
+		_, err := c.CoreV1().PersistentVolumeClaims("default").Create(ctx, newClaim(fmt.Sprint("c", i), "at-once", "10Mi"), metav1.CreateOptions{})
+		must(b, err)
+	}
+	must(b, wait())
 	after := idle(b, nodes)
 	fmt.Printf("\n%-40s %12s %12s %8s\n", "idle, ms of a processor a second", "one node", "the other", "ratio")
 	fmt.Printf("%-40s %12.2f %12.2f %8.2f\n", "both without claims", before[0], before[1], before[1]/before[0])

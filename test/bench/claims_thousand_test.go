@@ -17,9 +17,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
+	"monopod.dev/monopod/internal/kit/informer"
 	"monopod.dev/monopod/test/harness"
 )
 
@@ -130,26 +133,21 @@ func (m many) made(name string) {
 	m.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), claimPatience)
 	defer cancel()
-	claims := m.client.CoreV1().PersistentVolumeClaims("default")
-	seen, err := claims.Watch(ctx, metav1.ListOptions{})
-	must(m.B, err)
-	defer seen.Stop()
 	done := map[string]bool{}
+	wait := followAll(ctx, m.client.CoreV1().RESTClient(), "persistentvolumeclaims", &corev1.PersistentVolumeClaim{}, func(c *corev1.PersistentVolumeClaim, _ bool) bool {
+		if c.Status.Phase == corev1.ClaimBound {
+			done[c.Name] = true
+		}
+		return len(done) == thousandClaims
+	})
 	m.all(name, func(one string) error {
 		claim := newClaim(one, m.class, "100Mi")
 		if m.node != "" {
 			claim.Annotations = map[string]string{selectedNode: m.node}
 		}
-		_, err := claims.Create(ctx, claim, metav1.CreateOptions{})
+		_, err := m.client.CoreV1().PersistentVolumeClaims("default").Create(ctx, claim, metav1.CreateOptions{})
 		return err
-	}, func() error {
-		return each(ctx, seen, func(_ watch.EventType, c *corev1.PersistentVolumeClaim) bool {
-			if c.Status.Phase == corev1.ClaimBound {
-				done[c.Name] = true
-			}
-			return len(done) == thousandClaims
-		})
-	})
+	}, wait)
 }
 
 // removed removes them, and returns when all their volumes are gone.
@@ -157,20 +155,46 @@ func (m many) removed(name string) {
 	m.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), claimPatience)
 	defer cancel()
-	seen, err := m.client.CoreV1().PersistentVolumes().Watch(ctx, metav1.ListOptions{})
-	must(m.B, err)
-	defer seen.Stop()
 	left := thousandClaims
+	wait := followAll(ctx, m.client.CoreV1().RESTClient(), "persistentvolumes", &corev1.PersistentVolume{}, func(_ *corev1.PersistentVolume, gone bool) bool {
+		if gone {
+			left--
+		}
+		return left == 0
+	})
 	m.all(name, func(one string) error {
 		return m.client.CoreV1().PersistentVolumeClaims("default").Delete(ctx, one, metav1.DeleteOptions{})
-	}, func() error {
-		return each(ctx, seen, func(t watch.EventType, _ *corev1.PersistentVolume) bool {
-			if t == watch.Deleted {
-				left--
-			}
-			return left == 0
-		})
+	}, wait)
+}
+
+// followAll looks at all objects of a resource, as they are now and as they change, until one is the last; gone: it was removed. A watch that falls behind is begun
+// anew. wait waits for the last one.
+func followAll[T runtime.Object](ctx context.Context, client cache.Getter, resource string, empty T, last func(object T, gone bool) bool) (wait func() error) {
+	ctx, stop := context.WithCancel(ctx)
+	seen, over := make(chan struct{}), false
+	look := func(obj any, gone bool) { // one call at a time
+		if o, ok := informer.Last[T](obj); ok && !over && last(o, gone) {
+			over = true
+			close(seen)
+		}
+	}
+	_, following := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(client, resource, "", fields.Everything()), ObjectType: empty,
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc: func(obj any) { look(obj, false) }, UpdateFunc: func(_, obj any) { look(obj, false) }, DeleteFunc: func(obj any) { look(obj, true) },
+		},
 	})
+	go following.RunWithContext(ctx)
+	cache.WaitForCacheSync(ctx.Done(), following.HasSynced)
+	return func() error {
+		defer stop()
+		select {
+		case <-seen:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // all does something with each of them, some at a time, while somebody waits for what comes of it.

@@ -207,7 +207,7 @@ func TestClaimHostPath(t *testing.T) {
 	w.volume.Spec.HostPath.Path = filepath.Join(w.data, "kept")
 	other := w.pod("other")
 	for range 2 { // also when it is tried again
-		if err := w.kind.Setup(t.Context(), other); err == nil || !strings.Contains(err.Error(), "is not a Directory") {
+		if err := w.kind.Setup(t.Context(), other); err == nil || !strings.Contains(err.Error(), "is not a directory") {
 			t.Errorf("a file as a directory: %v", err)
 		}
 	}

@@ -35,6 +35,12 @@ func (hostPath) Mount(v *Volume) (Source, error) { return Source{Path: v.Spec.Ho
 // Facts implements Kind.
 func (hostPath) Facts() Facts { return Facts{} }
 
+// wordOf is what a kubelet calls what a type demands, in events that people and tests look for.
+var wordOf = map[v1.HostPathType]string{
+	v1.HostPathDirectory: "directory", v1.HostPathDirectoryOrCreate: "directory", v1.HostPathFile: "file", v1.HostPathFileOrCreate: "file",
+	v1.HostPathSocket: "socket", v1.HostPathCharDev: "character device", v1.HostPathBlockDev: "block device",
+}
+
 // checkHostPath checks, or makes, what the volume's type demands.
 func checkHostPath(src *v1.HostPathVolumeSource) error {
 	kind := v1.HostPathUnset
@@ -63,7 +69,7 @@ func checkHostPath(src *v1.HostPathVolumeSource) error {
 	}
 	info, err := os.Stat(src.Path)
 	if err != nil {
-		return fmt.Errorf("hostPath %s, type %s: %w", src.Path, kind, err)
+		return fmt.Errorf("hostPath type check failed: %s is not a %s: %w", src.Path, wordOf[kind], err)
 	}
 	var ok bool
 	switch mode := info.Mode(); kind {
@@ -81,7 +87,7 @@ func checkHostPath(src *v1.HostPathVolumeSource) error {
 		return fmt.Errorf("hostPath %s: unknown type %q", src.Path, kind)
 	}
 	if !ok {
-		return fmt.Errorf("hostPath %s is not a %s: it has mode %s", src.Path, kind, info.Mode())
+		return fmt.Errorf("hostPath type check failed: %s is not a %s: it has mode %s", src.Path, wordOf[kind], info.Mode())
 	}
 	return nil
 }

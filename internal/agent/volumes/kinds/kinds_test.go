@@ -157,5 +157,8 @@ func TestHostPath(t *testing.T) {
 		if (err == nil) != c.ok {
 			t.Errorf("%s as %q: %v", c.path, c.kind, err)
 		}
+		if word, known := wordOf[c.kind]; err != nil && known && !strings.Contains(string(c.kind), "OrCreate") && !strings.Contains(err.Error(), "hostPath type check failed: "+c.path+" is not a "+word) {
+			t.Errorf("%s as %q: %v, which is not what a kubelet says", c.path, c.kind, err)
+		}
 	}
 }

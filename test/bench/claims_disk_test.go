@@ -94,6 +94,10 @@ func compareDisk(b *testing.B, n *harness.Node, isolation, beside string) {
 	tellDisk(b, isolation, "syncs/s", claims, disks, func(w written) float64 { return w.SyncsPerSecond })
 	n.Kubectl("delete", "pod", isolation, "--timeout=60s")
 	n.Kubectl("delete", "pvc", isolation, "--timeout=60s")
+	harness.Eventually(b, "the volume goes with its claim", func() (bool, string) {
+		left := n.Kubectl("get", "pv", "-o", "name")
+		return left == "", left
+	})
 }
 
 // tellDisk prints one figure of the pairs: the median of each, and of the ratios.

@@ -2,8 +2,8 @@
 //
 //	writer FILE
 //
-// It writes 256 MB in blocks of 1 MB and syncs them once, and then rewrites 4 kB so often as it can in two seconds, with a sync for each. It removes the file, and
-// prints both as JSON.
+// For three seconds it writes 256 MB anew, in blocks of 1 MB, and syncs them, and then for three seconds it rewrites 4 kB here and there, with a sync for each. It
+// removes the file, and prints both as JSON.
 package main
 
 import (
@@ -19,7 +19,9 @@ import (
 const (
 	block, blocks = 1 << 20, 256
 	page, pages   = 4096, 4096
-	syncing       = 2 * time.Second
+	// step is how many pages lie between two writes: those side by side would be one for the disk.
+	step  = 37
+	least = 3 * time.Second
 )
 
 func main() {
@@ -39,19 +41,15 @@ func run(path string) (err error) {
 	for i := range data {
 		data[i] = byte(i * 7)
 	}
-	begin := time.Now()
-	for range blocks {
-		if _, err := f.Write(data); err != nil {
+	begin, streams := time.Now(), 0
+	for ; time.Since(begin) < least; streams++ {
+		if err := stream(f, data); err != nil {
 			return err
 		}
 	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	streamed := time.Since(begin)
-	syncs := 0
-	for begin = time.Now(); time.Since(begin) < syncing; syncs++ {
-		if _, err := f.WriteAt(data[:page], int64(syncs%pages)*page); err != nil {
+	streamed, syncs := time.Since(begin), 0
+	for begin = time.Now(); time.Since(begin) < least; syncs++ {
+		if _, err := f.WriteAt(data[:page], int64(syncs*step%pages)*page); err != nil {
 			return err
 		}
 		if err := unix.Fdatasync(int(f.Fd())); err != nil {
@@ -59,7 +57,20 @@ func run(path string) (err error) {
 		}
 	}
 	return json.NewEncoder(os.Stdout).Encode(map[string]float64{
-		"MBPerSecond":    block * blocks / 1e6 / streamed.Seconds(),
+		"MBPerSecond":    float64(block*blocks*streams) / 1e6 / streamed.Seconds(),
 		"SyncsPerSecond": float64(syncs) / time.Since(begin).Seconds(),
 	})
+}
+
+// stream writes a file from its beginning, with room that it has to get anew.
+func stream(f *os.File, data []byte) error {
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	for i := range blocks {
+		if _, err := f.WriteAt(data, int64(i)*block); err != nil {
+			return err
+		}
+	}
+	return f.Sync()
 }

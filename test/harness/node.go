@@ -408,7 +408,8 @@ func (n *Node) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
 // Apply applies a manifest.
 func (n *Node) Apply(manifest string) {
 	n.t.Helper()
-	if _, err := n.TryKubectl(manifest, "apply", "-f", "-"); err != nil {
+	// What kubectl reads of the API at first takes a server that is emulated longer than the 32 seconds that it waits by itself.
+	if _, err := n.TryKubectl(manifest, "apply", "-f", "-", "--request-timeout="+(32*time.Second*SlowFactor()).String()); err != nil {
 		n.t.Fatalf("kubectl apply: %v", err)
 	}
 }

@@ -43,7 +43,7 @@ func MountUntil(t testing.TB, kind string, size int64, dir string) (unmount func
 		if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, size)); err != nil {
 			t.Fatal(err)
 		}
-		for _, cmd := range [][]string{{"mke2fs", "-q", "-t", "ext4", "-m", "0", image}, {"mount", "-o", "loop", image, dir}} {
+		for _, cmd := range [][]string{{"mkfs.ext4", "-q", "-m", "0", image}, {"mount", "-o", "loop", image, dir}} {
 			if out, err := exec.Command(cmd[0], cmd[1:]...).CombinedOutput(); err != nil {
 				t.Fatalf("%q: %v: %s", cmd, err, out)
 			}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod.dev/monopod/internal/agent/volumes/held"
+	"monopod.dev/monopod/internal/host/quota"
 	"monopod.dev/monopod/internal/host/tree"
 	"monopod.dev/monopod/test/smallfs"
 )
@@ -130,6 +131,20 @@ func TestVolumesByQuota(t *testing.T) {
 				}
 				if inodes := v.Inodes; inodes != 2 && (inodes != 0 || kind != "btrfs" || !byQuota) {
 					t.Errorf("by quota %v: %d files", byQuota, inodes)
+				}
+			}
+			if kind == "btrfs" {
+				return
+			}
+			// What a pod has given to another project is found by who looks at each file: by it pods are evicted.
+			hidden := filepath.Join(dir, "hidden")
+			if err := errors.Join(os.Mkdir(hidden, 0o700), quota.SetProject(hidden, 5000), os.WriteFile(filepath.Join(hidden, "file"), bytes.Repeat([]byte("data"), 6<<20), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			for byQuota, least := range map[bool]uint64{true: 4 << 20, false: 28 << 20} {
+				one, err := measurePod(t.Context(), pod, "", byQuota)
+				if err != nil || one.Volumes[0].Bytes < least || one.Volumes[0].Bytes > least+1<<20 {
+					t.Errorf("by quota %v, beside what is hidden: %+v, %v", byQuota, one, err)
 				}
 			}
 		})

@@ -7,8 +7,8 @@ import (
 )
 
 func TestWhatIsRunAndWhatNot(t *testing.T) {
-	packages, left := sortOut([]string{"cmd/monopod", "internal/agent", "internal/agent/plan", "internal/agents", "internal/executor", "test/vm"}, []string{"internal/executor"})
-	want := []testPackage{{"cmd/monopod", false}, {"internal/agents", false}, {"internal/executor", true}}
+	packages, left := sortOut([]string{"cmd/monopod", "internal/agent", "internal/agent/plan", "internal/agent/volumes/held", "internal/agents", "internal/executor", "test/vm"}, []string{"internal/executor"})
+	want := []testPackage{{"cmd/monopod", false}, {"internal/agent/volumes/held", false}, {"internal/agents", false}, {"internal/executor", true}}
 	if !slices.Equal(packages, want) {
 		t.Errorf("run: %v, want %v", packages, want)
 	}

@@ -1,4 +1,4 @@
-package statefulset_test
+package controllers_test
 
 import (
 	"context"
@@ -21,22 +21,22 @@ import (
 	"monopod.dev/monopod/test/apitest"
 )
 
-// ours are the controllers. A deletion that ends before its answer may leave a pod without a node that is deleted and stays: that is the pod collector's.
-var ours = []string{catalog.StatefulSet, catalog.PodGC}
+// ofStatefulSets are the controllers. A deletion that ends before its answer may leave a pod without a node that is deleted and stays: that is the pod collector's.
+var ofStatefulSets = []string{catalog.StatefulSet, catalog.PodGC}
 
-// world is an API server with a namespace of its own.
-type world struct {
+// statefulSets is an API server with a namespace of its own.
+type statefulSets struct {
 	*apitest.API
 	namespace string
 }
 
-func newWorld(t *testing.T) *world {
+func newStatefulSets(t *testing.T) *statefulSets {
 	t.Helper()
-	return &world{API: apitest.StartIn(t, "apps"), namespace: "apps"}
+	return &statefulSets{API: apitest.StartIn(t, "apps"), namespace: "apps"}
 }
 
 // set is one of so many pods of an image.
-func (w *world) set(name string, replicas int32, image string, change ...func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
+func (w *statefulSets) set(name string, replicas int32, image string, change ...func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
 	w.Helper()
 	of := map[string]string{"app": name}
 	set := &appsv1.StatefulSet{
@@ -56,18 +56,18 @@ func (w *world) set(name string, replicas int32, image string, change ...func(*a
 }
 
 // patch changes a set by a strategic merge patch.
-func (w *world) patch(name, format string, args ...any) {
+func (w *statefulSets) patch(name, format string, args ...any) {
 	w.Helper()
 	apitest.Patch(w.API, w.Client.AppsV1().StatefulSets(w.namespace), name, format, args...)
 }
 
-func (w *world) image(name, image string) {
+func (w *statefulSets) image(name, image string) {
 	w.Helper()
 	w.patch(name, `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":%q}]}}}}`, image)
 }
 
 // await waits until a set is as wanted.
-func (w *world) await(name, what string, wanted func(*appsv1.StatefulSet) bool) *appsv1.StatefulSet {
+func (w *statefulSets) await(name, what string, wanted func(*appsv1.StatefulSet) bool) *appsv1.StatefulSet {
 	w.Helper()
 	return apitest.Become(w.API, appsv1.SchemeGroupVersion.WithResource("statefulsets"), w.namespace, w.Client.AppsV1().StatefulSets(w.namespace), name, what,
 		func(set *appsv1.StatefulSet) bool {
@@ -77,7 +77,7 @@ func (w *world) await(name, what string, wanted func(*appsv1.StatefulSet) bool) 
 }
 
 // rolled waits until all pods of a set are of its template, and available.
-func (w *world) rolled(name string) *appsv1.StatefulSet {
+func (w *statefulSets) rolled(name string) *appsv1.StatefulSet {
 	w.Helper()
 	return w.await(name, "complete", func(set *appsv1.StatefulSet) bool {
 		n, st := *set.Spec.Replicas, set.Status
@@ -86,7 +86,7 @@ func (w *world) rolled(name string) *appsv1.StatefulSet {
 }
 
 // pods are a set's pods with their images, by their names.
-func (w *world) pods(app string) string {
+func (w *statefulSets) pods(app string) string {
 	w.Helper()
 	list, err := w.Client.CoreV1().Pods(w.namespace).List(w.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
 	if err != nil {
@@ -100,7 +100,7 @@ func (w *world) pods(app string) string {
 	return strings.Join(all, " ")
 }
 
-func (w *world) expect(app, want string) {
+func (w *statefulSets) expect(app, want string) {
 	w.Helper()
 	if got := w.pods(app); got != want {
 		w.Errorf("pods %q, want %q", got, want)
@@ -108,7 +108,7 @@ func (w *world) expect(app, want string) {
 }
 
 // history is a set's with the numbers and images, the oldest first.
-func (w *world) history(app string) (all []string, of []appsv1.ControllerRevision) {
+func (w *statefulSets) history(app string) (all []string, of []appsv1.ControllerRevision) {
 	w.Helper()
 	list, err := w.Client.AppsV1().ControllerRevisions(w.namespace).List(w.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
 	if err != nil {
@@ -123,12 +123,10 @@ func (w *world) history(app string) (all []string, of []appsv1.ControllerRevisio
 	return all, list.Items
 }
 
-func all(*corev1.Pod) bool { return true }
-
-func TestRollout(t *testing.T) {
-	w := newWorld(t)
-	w.Agent(all)
-	w.Control(ours...)
+func TestStatefulSetRollout(t *testing.T) {
+	w := newStatefulSets(t)
+	w.Agent(everyPod)
+	w.Control(ofStatefulSets...)
 	w.set("web", 3, "one", func(set *appsv1.StatefulSet) {
 		set.Annotations = map[string]string{"kubernetes.io/change-cause": "why"}
 	})
@@ -164,12 +162,12 @@ func TestRollout(t *testing.T) {
 		func() string { return "the history is longer than its limit" }, appsv1.SchemeGroupVersion.WithResource("controllerrevisions"), w.namespace)
 }
 
-// TestBroken: a rollout that is broken goes on with a better template, or with the one before: nobody deletes the pod that is waited for. So does a set that
+// TestStatefulSetBroken: a rollout that is broken goes on with a better template, or with the one before: nobody deletes the pod that is waited for. So does a set that
 // was broken from its beginning.
-func TestBroken(t *testing.T) {
-	w := newWorld(t)
+func TestStatefulSetBroken(t *testing.T) {
+	w := newStatefulSets(t)
 	w.Agent(func(pod *corev1.Pod) bool { return pod.Spec.Containers[0].Image != "broken" })
-	w.Control(ours...)
+	w.Control(ofStatefulSets...)
 	w.set("web", 3, "broken")
 	w.await("web", "begun", func(*appsv1.StatefulSet) bool { return w.pods("web") == "web-0:broken" })
 	for _, image := range []string{"one", "two"} {
@@ -184,11 +182,11 @@ func TestBroken(t *testing.T) {
 	w.expect("web", "web-0:two web-1:two web-2:two")
 }
 
-// TestPartition: only pods from an ordinal on are of the new template, also when others are made anew.
-func TestPartition(t *testing.T) {
-	w := newWorld(t)
-	w.Agent(all)
-	w.Control(ours...)
+// TestStatefulSetPartition: only pods from an ordinal on are of the new template, also when others are made anew.
+func TestStatefulSetPartition(t *testing.T) {
+	w := newStatefulSets(t)
+	w.Agent(everyPod)
+	w.Control(ofStatefulSets...)
 	w.set("web", 3, "one")
 	w.rolled("web")
 	w.patch("web", `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":2}},"template":{"spec":{"containers":[{"name":"c","image":"two"}]}}}}`)
@@ -212,11 +210,11 @@ func TestPartition(t *testing.T) {
 	w.expect("web", "web-0:two web-1:two web-2:two")
 }
 
-// TestFailed: pods that have ended are made anew, one whose labels are taken gets them back, and one that somebody deletes has a successor of its name.
-func TestFailed(t *testing.T) {
-	w := newWorld(t)
-	w.Agent(all)
-	w.Control(ours...)
+// TestStatefulSetFailed: pods that have ended are made anew, one whose labels are taken gets them back, and one that somebody deletes has a successor of its name.
+func TestStatefulSetFailed(t *testing.T) {
+	w := newStatefulSets(t)
+	w.Agent(everyPod)
+	w.Control(ofStatefulSets...)
 	w.set("web", 3, "one", func(set *appsv1.StatefulSet) { set.Spec.PodManagementPolicy = appsv1.ParallelPodManagement })
 	w.rolled("web")
 	client := w.Client.CoreV1().Pods(w.namespace)
@@ -240,11 +238,11 @@ func TestFailed(t *testing.T) {
 	w.rolled("web")
 }
 
-// TestOrphans: a set that is made anew has the pods and the history of the one whose dependents were let be, and makes none again.
-func TestOrphans(t *testing.T) {
-	w := newWorld(t)
-	w.Agent(all)
-	w.Control(append(ours, catalog.GarbageCollector)...)
+// TestStatefulSetOrphans: a set that is made anew has the pods and the history of the one whose dependents were let be, and makes none again.
+func TestStatefulSetOrphans(t *testing.T) {
+	w := newStatefulSets(t)
+	w.Agent(everyPod)
+	w.Control(append(ofStatefulSets, catalog.GarbageCollector)...)
 	w.set("web", 2, "one")
 	w.rolled("web")
 	w.image("web", "two")
@@ -276,11 +274,11 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// TestCollision: a revision whose name somebody has gets another one.
-func TestCollision(t *testing.T) {
-	w := newWorld(t)
-	w.Agent(all)
-	stop := w.Control(ours...)
+// TestStatefulSetCollision: a revision whose name somebody has gets another one.
+func TestStatefulSetCollision(t *testing.T) {
+	w := newStatefulSets(t)
+	w.Agent(everyPod)
+	stop := w.Control(ofStatefulSets...)
 	w.set("web", 1, "one")
 	name := w.rolled("web").Status.UpdateRevision
 	stop()
@@ -297,19 +295,19 @@ func TestCollision(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.set("web", 1, "one")
-	w.Control(append(ours, catalog.GarbageCollector)...)
+	w.Control(append(ofStatefulSets, catalog.GarbageCollector)...)
 	set := w.rolled("web")
 	if set.Status.UpdateRevision == name || set.Status.CollisionCount == nil || *set.Status.CollisionCount != 1 {
 		t.Errorf("revision %s as well as another one, after %v collisions", set.Status.UpdateRevision, set.Status.CollisionCount)
 	}
 }
 
-// TestRestarts: controllers that end at any moment, and begin anew, keep to the order of their pods, while many sets roll at once. Members keep their claims, and
+// TestStatefulSetRestarts: controllers that end at any moment, and begin anew, keep to the order of their pods, while many sets roll at once. Members keep their claims, and
 // those of members that scaling down deletes go.
-func TestRestarts(t *testing.T) {
+func TestStatefulSetRestarts(t *testing.T) {
 	const many, replicas = 12, 3
-	w := newWorld(t)
-	w.Agent(all)
+	w := newStatefulSets(t)
+	w.Agent(everyPod)
 	ctx, cancel := context.WithCancel(t.Context())
 	events, err := w.Client.CoreV1().Pods(w.namespace).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -333,11 +331,11 @@ func TestRestarts(t *testing.T) {
 			w.image(fmt.Sprint("web", i), image)
 		}
 		for range 15 {
-			stop := w.Control(ours...)
+			stop := w.Control(ofStatefulSets...)
 			<-time.After(rand.N(300 * time.Millisecond)) // any moment
 			stop()
 		}
-		stop := w.Control(ours...)
+		stop := w.Control(ofStatefulSets...)
 		for i := range many {
 			name := fmt.Sprint("web", i)
 			w.rolled(name)
@@ -367,11 +365,11 @@ func TestRestarts(t *testing.T) {
 		w.patch(fmt.Sprint("web", i), `{"spec":{"replicas":1}}`)
 	}
 	for range 10 {
-		stop := w.Control(append(ours, catalog.GarbageCollector, catalog.ClaimProtection)...)
+		stop := w.Control(append(ofStatefulSets, catalog.GarbageCollector, catalog.ClaimProtection)...)
 		<-time.After(rand.N(300 * time.Millisecond))
 		stop()
 	}
-	w.Control(append(ours, catalog.GarbageCollector, catalog.ClaimProtection)...)
+	w.Control(append(ofStatefulSets, catalog.GarbageCollector, catalog.ClaimProtection)...)
 	for i := range many {
 		name := fmt.Sprint("web", i)
 		w.rolled(name)
@@ -416,7 +414,7 @@ func claiming(set *appsv1.StatefulSet) {
 }
 
 // claims are those of a set with the kinds of their owners, by their names.
-func (w *world) claims(app string) string {
+func (w *statefulSets) claims(app string) string {
 	w.Helper()
 	list, err := w.Client.CoreV1().PersistentVolumeClaims(w.namespace).List(w.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
 	if err != nil {
@@ -434,7 +432,7 @@ func (w *world) claims(app string) string {
 	return strings.Join(all, " ")
 }
 
-func (w *world) awaitClaims(app, want string) {
+func (w *statefulSets) awaitClaims(app, want string) {
 	w.Helper()
 	w.AwaitChange(func(context.Context) bool { return w.claims(app) == want },
 		func() string { return fmt.Sprintf("claims %q, want %q", w.claims(app), want) }, corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"), w.namespace)
@@ -442,9 +440,9 @@ func (w *world) awaitClaims(app, want string) {
 
 // TestClaimsOfMembers: members find their claims again, whose owners follow the policy, and they go when it says so and not before.
 func TestClaimsOfMembers(t *testing.T) {
-	w := newWorld(t)
-	w.Agent(all)
-	w.Control(append(ours, catalog.GarbageCollector, catalog.ClaimProtection)...)
+	w := newStatefulSets(t)
+	w.Agent(everyPod)
+	w.Control(append(ofStatefulSets, catalog.GarbageCollector, catalog.ClaimProtection)...)
 	set := w.set("web", 3, "one", claiming)
 	if c := set.Spec.VolumeClaimTemplates[0]; c.Status.Phase != corev1.ClaimPending || c.Spec.VolumeMode == nil {
 		t.Errorf("the template is %+v", c)
@@ -487,8 +485,8 @@ func TestClaimsOfMembers(t *testing.T) {
 // TestKilledAtClaims: a controller dies before and after it makes a claim, and before it writes who owns one. The next one completes the set with the claims that
 // there are, and what is to go with a surplus member goes.
 func TestKilledAtClaims(t *testing.T) {
-	w := newWorld(t)
-	w.Agent(all)
+	w := newStatefulSets(t)
+	w.Agent(everyPod)
 	w.Control(catalog.GarbageCollector, catalog.ClaimProtection)
 	var writes []string
 	for _, name := range []string{"claim", "own", "create", "delete", "identify", "tell"} {
@@ -504,7 +502,7 @@ func TestKilledAtClaims(t *testing.T) {
 				}
 			}
 			died, revive := apitest.Dies("controllers/statefulset/"+c.at, writes...)
-			stop := w.Control(ours...)
+			stop := w.Control(ofStatefulSets...)
 			w.set(c.at, 2, "one", claiming, scales)
 			if c.at == "own" { // which it does when there is one too many
 				w.rolled(c.at)
@@ -516,7 +514,7 @@ func TestKilledAtClaims(t *testing.T) {
 			if left := w.claims(c.at); left != c.left {
 				t.Errorf("left are %q, want %q", left, c.left)
 			}
-			stop = w.Control(ours...)
+			stop = w.Control(ofStatefulSets...)
 			defer stop()
 			if c.at != "own" {
 				w.rolled(c.at)

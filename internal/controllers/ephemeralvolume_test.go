@@ -1,4 +1,4 @@
-package ephemeralvolume_test
+package controllers_test
 
 import (
 	"strings"
@@ -12,41 +12,38 @@ import (
 	"monopod.dev/monopod/test/apitest"
 )
 
-// claims names the resource.
-var claims = corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
-
-func claim() corev1.PersistentVolumeClaimSpec {
+func ephemeralClaim() corev1.PersistentVolumeClaimSpec {
 	return corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 	}
 }
 
-func pod(name string) *corev1.Pod {
+func podWithEphemeral(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "c", Image: "i", VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}}},
 		Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
-			VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"of": name}}, Spec: claim()},
+			VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"of": name}}, Spec: ephemeralClaim()},
 		}}}},
 	}}
 }
 
-// TestClaimIsMade: a pod's claim is made, made anew when it is deleted, and goes with the pod. One of its name that is not its own is left alone, the pod is told,
+// TestEphemeralClaimIsMade: a pod's claim is made, made anew when it is deleted, and goes with the pod. One of its name that is not its own is left alone, the pod is told,
 // and the pod gets its own once that one is gone.
-func TestClaimIsMade(t *testing.T) {
+func TestEphemeralClaimIsMade(t *testing.T) {
 	api := apitest.StartIn(t, "vol")
 	ctx, core := t.Context(), api.Client.CoreV1()
-	foreign := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "b-v"}, Spec: claim()}
+	foreign := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "b-v"}, Spec: ephemeralClaim()}
 	if _, err := core.PersistentVolumeClaims("vol").Create(ctx, foreign, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	api.Control(catalog.EphemeralVolume, catalog.ClaimProtection, catalog.GarbageCollector)
-	a, err := core.Pods("vol").Create(ctx, pod("a"), metav1.CreateOptions{})
+	a, err := core.Pods("vol").Create(ctx, podWithEphemeral("a"), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	made := func(of *corev1.Pod, but string) (uid string) {
-		api.Await(claims, "vol", of.Name+"-v", "the pod's own", func(o *metav1.PartialObjectMetadata) bool {
+		api.Await(claimsResource, "vol", of.Name+"-v", "the pod's own", func(o *metav1.PartialObjectMetadata) bool {
 			if o == nil || string(o.UID) == but || !metav1.IsControlledBy(o, of) || o.Labels["of"] != of.Name {
 				return false
 			}
@@ -63,9 +60,9 @@ func TestClaimIsMade(t *testing.T) {
 	if err := core.Pods("vol").Delete(ctx, "a", *metav1.NewDeleteOptions(0)); err != nil {
 		t.Fatal(err)
 	}
-	api.AwaitGone(claims, "vol", "a-v")
+	api.AwaitGone(claimsResource, "vol", "a-v")
 
-	b, err := core.Pods("vol").Create(ctx, pod("b"), metav1.CreateOptions{})
+	b, err := core.Pods("vol").Create(ctx, podWithEphemeral("b"), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,8 +100,8 @@ func TestClaimIsMade(t *testing.T) {
 	made(b, string(kept.UID))
 }
 
-// TestRefusedClaim: what the API server says of a claim that cannot be made reaches the pod.
-func TestRefusedClaim(t *testing.T) {
+// TestRefusedEphemeralClaim: what the API server says of a claim that cannot be made reaches the pod.
+func TestRefusedEphemeralClaim(t *testing.T) {
 	api := apitest.StartIn(t, "limited")
 	ctx, core := t.Context(), api.Client.CoreV1()
 	if _, err := core.LimitRanges("limited").Create(ctx, &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "l"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
@@ -118,7 +115,7 @@ func TestRefusedClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watch.Stop()
-	if _, err := core.Pods("limited").Create(ctx, pod("a"), metav1.CreateOptions{}); err != nil {
+	if _, err := core.Pods("limited").Create(ctx, podWithEphemeral("a"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for event := range watch.ResultChan() {
@@ -132,8 +129,8 @@ func TestRefusedClaim(t *testing.T) {
 	t.Error("the pod is not told")
 }
 
-// TestKilled: a controller dies before and after it makes a claim; the next one sees to it that the pod has its claim, and takes one that is there.
-func TestKilled(t *testing.T) {
+// TestKilledWithEphemeralClaims: a controller dies before and after it makes a claim; the next one sees to it that the pod has its claim, and takes one that is there.
+func TestKilledWithEphemeralClaims(t *testing.T) {
 	api := apitest.StartIn(t, "vol")
 	ctx, core := t.Context(), api.Client.CoreV1()
 	for _, c := range []struct {
@@ -142,7 +139,7 @@ func TestKilled(t *testing.T) {
 	}{{"make", false}, {"made", true}} {
 		died, revive := apitest.Dies("controllers/ephemeralvolume/" + c.at)
 		stop := api.Control(catalog.EphemeralVolume)
-		p, err := core.Pods("vol").Create(ctx, pod(c.at), metav1.CreateOptions{})
+		p, err := core.Pods("vol").Create(ctx, podWithEphemeral(c.at), metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +151,7 @@ func TestKilled(t *testing.T) {
 			t.Errorf("%s: the claim is %v, %v", c.at, first, err)
 		}
 		stop = api.Control(catalog.EphemeralVolume)
-		api.Await(claims, "vol", c.at+"-v", "the pod's own", func(o *metav1.PartialObjectMetadata) bool {
+		api.Await(claimsResource, "vol", c.at+"-v", "the pod's own", func(o *metav1.PartialObjectMetadata) bool {
 			return o != nil && metav1.IsControlledBy(o, p) && (!c.made || o.UID == first.UID)
 		})
 		stop()

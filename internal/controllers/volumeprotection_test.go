@@ -1,4 +1,4 @@
-package volumeprotection_test
+package controllers_test
 
 import (
 	"slices"
@@ -14,8 +14,8 @@ import (
 	"monopod.dev/monopod/test/apitest"
 )
 
-// TestProtection: a claim or a volume that is deleted goes at once when nothing uses it, and not while it is bound.
-func TestProtection(t *testing.T) {
+// TestVolumeProtection: a claim or a volume that is deleted goes at once when nothing uses it, and not while it is bound.
+func TestVolumeProtection(t *testing.T) {
 	api := apitest.Start(t)
 	api.Control(catalog.ClaimProtection, catalog.VolumeProtection)
 	ctx, core := t.Context(), api.Client.CoreV1()
@@ -58,8 +58,8 @@ func TestProtection(t *testing.T) {
 	api.AwaitGone(resource, "", "v")
 }
 
-// TestAttributes: a class of volumes' attributes that is deleted goes when nobody names it any more.
-func TestAttributes(t *testing.T) {
+// TestVolumeAttributesProtection: a class of volumes' attributes that is deleted goes when nobody names it any more.
+func TestVolumeAttributesProtection(t *testing.T) {
 	api := apitest.Start(t)
 	api.Control(catalog.AttributesProtection, catalog.ClaimProtection)
 	ctx, claims, classes := t.Context(), api.Client.CoreV1().PersistentVolumeClaims("default"), api.Client.StorageV1().VolumeAttributesClasses()

@@ -1,4 +1,4 @@
-package volumebinding_test
+package controllers_test
 
 import (
 	"context"
@@ -21,29 +21,27 @@ import (
 	"monopod.dev/monopod/test/apitest"
 )
 
-const ns = "default"
-
 var (
 	claimsResource  = corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
 	volumesResource = corev1.SchemeGroupVersion.WithResource("persistentvolumes")
 	eventsResource  = corev1.SchemeGroupVersion.WithResource("events")
 )
 
-// world makes volumes and claims at an API server.
-type world struct {
+// storage makes volumes and claims at an API server.
+type storage struct {
 	*apitest.API
 	claims  typedcorev1.PersistentVolumeClaimInterface
 	volumes typedcorev1.PersistentVolumeInterface
 }
 
-func start(t testing.TB) *world {
+func startStorage(t testing.TB) *storage {
 	a := apitest.Start(t)
 	core := a.Client.CoreV1()
-	return &world{a, core.PersistentVolumeClaims(ns), core.PersistentVolumes()}
+	return &storage{a, core.PersistentVolumeClaims("default"), core.PersistentVolumes()}
 }
 
 // claim makes a claim of 1 Gi.
-func (w *world) claim(name string, changes ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+func (w *storage) claim(name string, changes ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 	w.Helper()
 	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
@@ -59,12 +57,12 @@ func (w *world) claim(name string, changes ...func(*corev1.PersistentVolumeClaim
 	return c
 }
 
-func of(class string) func(*corev1.PersistentVolumeClaim) {
+func ofClass(class string) func(*corev1.PersistentVolumeClaim) {
 	return func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = &class }
 }
 
 // volume makes a volume of 2 Gi.
-func (w *world) volume(name string, changes ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+func (w *storage) volume(name string, changes ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	w.Helper()
 	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")},
@@ -80,7 +78,7 @@ func (w *world) volume(name string, changes ...func(*corev1.PersistentVolume)) *
 	return v
 }
 
-func deletes(v *corev1.PersistentVolume) {
+func reclaimDeletes(v *corev1.PersistentVolume) {
 	v.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
 }
 
@@ -88,7 +86,7 @@ func classed(class string) func(*corev1.PersistentVolume) {
 	return func(v *corev1.PersistentVolume) { v.Spec.StorageClassName = class }
 }
 
-func (w *world) class(name, provisioner string, mode storagev1.VolumeBindingMode, annotations map[string]string) {
+func (w *storage) class(name, provisioner string, mode storagev1.VolumeBindingMode, annotations map[string]string) {
 	w.Helper()
 	_, err := w.Client.StorageV1().StorageClasses().Create(w.Context(), &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Provisioner: provisioner, VolumeBindingMode: &mode,
@@ -99,25 +97,25 @@ func (w *world) class(name, provisioner string, mode storagev1.VolumeBindingMode
 }
 
 // becomes waits until a claim is in a phase.
-func (w *world) becomes(name string, phase corev1.PersistentVolumeClaimPhase) *corev1.PersistentVolumeClaim {
+func (w *storage) becomes(name string, phase corev1.PersistentVolumeClaimPhase) *corev1.PersistentVolumeClaim {
 	w.Helper()
 	return w.claimIs(name, string(phase), func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Phase == phase })
 }
 
-func (w *world) claimIs(name, what string, is func(*corev1.PersistentVolumeClaim) bool) *corev1.PersistentVolumeClaim {
+func (w *storage) claimIs(name, what string, is func(*corev1.PersistentVolumeClaim) bool) *corev1.PersistentVolumeClaim {
 	w.Helper()
-	return apitest.Become(w.API, claimsResource, ns, w.claims, name, what, is, func(c *corev1.PersistentVolumeClaim) string { return fmt.Sprintf("%+v", c) })
+	return apitest.Become(w.API, claimsResource, "default", w.claims, name, what, is, func(c *corev1.PersistentVolumeClaim) string { return fmt.Sprintf("%+v", c) })
 }
 
 // enters waits until a volume is in a phase.
-func (w *world) enters(name string, phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
+func (w *storage) enters(name string, phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
 	w.Helper()
 	return apitest.Become(w.API, volumesResource, "", w.volumes, name, string(phase), func(v *corev1.PersistentVolume) bool { return v.Status.Phase == phase },
 		func(v *corev1.PersistentVolume) string { return fmt.Sprintf("%+v", v) })
 }
 
 // told waits for an event of an object.
-func (w *world) told(name, reason, message string) {
+func (w *storage) told(name, reason, message string) {
 	w.Helper()
 	var seen []string
 	w.AwaitChange(func(ctx context.Context) bool {
@@ -136,20 +134,20 @@ func (w *world) told(name, reason, message string) {
 	}, func() string { return fmt.Sprintf("%s is not told %s: %s, but %q", name, reason, message, seen) }, eventsResource, "")
 }
 
-func bound(t testing.TB, c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) {
+func boundTo(t testing.TB, c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) {
 	t.Helper()
 	if c.Spec.VolumeName != v.Name || c.Annotations["pv.kubernetes.io/bind-completed"] != "yes" || c.Status.Capacity.Storage().Cmp(*v.Spec.Capacity.Storage()) != 0 ||
 		!slices.Equal(c.Status.AccessModes, v.Spec.AccessModes) {
 		t.Errorf("the claim is %+v", c)
 	}
-	if ref := v.Spec.ClaimRef; ref == nil || ref.UID != c.UID || ref.Name != c.Name || ref.Namespace != ns || ref.Kind != "PersistentVolumeClaim" || ref.APIVersion != "v1" {
+	if ref := v.Spec.ClaimRef; ref == nil || ref.UID != c.UID || ref.Name != c.Name || ref.Namespace != "default" || ref.Kind != "PersistentVolumeClaim" || ref.APIVersion != "v1" {
 		t.Errorf("the volume is %+v", v)
 	}
 }
 
-// TestLife: a volume that a person has made, from being free to being free again.
-func TestLife(t *testing.T) {
-	w := start(t)
+// TestVolumesLife: a volume that a person has made, from being free to being free again.
+func TestVolumesLife(t *testing.T) {
+	w := startStorage(t)
 	w.Control(catalog.VolumeBinding, catalog.ClaimProtection, catalog.VolumeProtection)
 	w.volume("small", func(v *corev1.PersistentVolume) {
 		v.Spec.Capacity[corev1.ResourceStorage] = resource.MustParse("512Mi")
@@ -158,7 +156,7 @@ func TestLife(t *testing.T) {
 	w.enters("small", corev1.VolumeAvailable)
 	w.enters("v", corev1.VolumeAvailable)
 	w.claim("c")
-	bound(t, w.becomes("c", corev1.ClaimBound), w.enters("v", corev1.VolumeBound))
+	boundTo(t, w.becomes("c", corev1.ClaimBound), w.enters("v", corev1.VolumeBound))
 
 	w.claim("d")
 	w.told("d", "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
@@ -166,10 +164,10 @@ func TestLife(t *testing.T) {
 	if err := w.claims.Delete(w.Context(), "c", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.AwaitGone(claimsResource, ns, "c")
+	w.AwaitGone(claimsResource, "default", "c")
 	w.enters("v", corev1.VolumeReleased)
 	apitest.Patch(w.API, w.volumes, "v", `{"spec":{"claimRef":null}}`)
-	bound(t, w.becomes("d", corev1.ClaimBound), w.enters("v", corev1.VolumeBound))
+	boundTo(t, w.becomes("d", corev1.ClaimBound), w.enters("v", corev1.VolumeBound))
 
 	// A volume that goes while it is bound is lost only when it is gone.
 	if err := w.volumes.Delete(w.Context(), "v", metav1.DeleteOptions{}); err != nil {
@@ -181,16 +179,16 @@ func TestLife(t *testing.T) {
 	w.told("d", "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
 }
 
-// TestNamed: claims that name a volume, and volumes that were kept for a claim.
-func TestNamed(t *testing.T) {
-	w := start(t)
+// TestVolumeNamed: claims that name a volume, and volumes that were kept for a claim.
+func TestVolumeNamed(t *testing.T) {
+	w := startStorage(t)
 	w.Control(catalog.VolumeBinding)
 	in := func(volume string) func(*corev1.PersistentVolumeClaim) {
 		return func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = volume }
 	}
 	first := w.claim("first", in("v"))
 	w.volume("v")
-	bound(t, w.becomes("first", corev1.ClaimBound), w.enters("v", corev1.VolumeBound))
+	boundTo(t, w.becomes("first", corev1.ClaimBound), w.enters("v", corev1.VolumeBound))
 	if first.Status.Phase != corev1.ClaimPending {
 		t.Errorf("a new claim is %s", first.Status.Phase)
 	}
@@ -204,20 +202,20 @@ func TestNamed(t *testing.T) {
 	w.told("large", "VolumeMismatch", `Cannot bind to requested volume "w": requested PV is too small`)
 
 	w.volume("kept", func(v *corev1.PersistentVolume) {
-		v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: ns, Name: "k"}
+		v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "k"}
 	})
 	w.enters("kept", corev1.VolumeAvailable)
 	w.claim("k")
 	c, v := w.becomes("k", corev1.ClaimBound), w.enters("kept", corev1.VolumeBound)
-	bound(t, c, v)
+	boundTo(t, c, v)
 	if _, ours := v.Annotations["pv.kubernetes.io/bound-by-controller"]; ours {
 		t.Error("the volume was kept by a person, and says that the controller did")
 	}
 }
 
-// TestMade: a provisioner is told of a claim, makes its volume, and removes it when it is released.
-func TestMade(t *testing.T) {
-	w := start(t)
+// TestVolumeMade: a provisioner is told of a claim, makes its volume, and removes it when it is released.
+func TestVolumeMade(t *testing.T) {
+	w := startStorage(t)
 	w.Control(catalog.VolumeBinding, catalog.ClaimProtection, catalog.VolumeProtection)
 	const provisioner = "example.com/maker"
 	w.claim("early") // there is no class yet
@@ -225,9 +223,9 @@ func TestMade(t *testing.T) {
 	w.class("late", provisioner, storagev1.VolumeBindingWaitForFirstConsumer, nil)
 	w.class("old", "kubernetes.io/no-provisioner", storagev1.VolumeBindingImmediate, nil)
 	provide := func(claim *corev1.PersistentVolumeClaim) {
-		w.volume("pvc-"+string(claim.UID), deletes, classed(*claim.Spec.StorageClassName), func(v *corev1.PersistentVolume) {
+		w.volume("pvc-"+string(claim.UID), reclaimDeletes, classed(*claim.Spec.StorageClassName), func(v *corev1.PersistentVolume) {
 			v.Annotations = map[string]string{"pv.kubernetes.io/provisioned-by": provisioner}
-			v.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: ns, Name: claim.Name, UID: claim.UID}
+			v.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "default", Name: claim.Name, UID: claim.UID}
 		})
 	}
 	asked := func(c *corev1.PersistentVolumeClaim) bool {
@@ -240,21 +238,21 @@ func TestMade(t *testing.T) {
 	w.told("early", "ExternalProvisioning", "Waiting for a volume to be created either by the external provisioner '"+provisioner+"'")
 	provide(early)
 	name := "pvc-" + string(early.UID)
-	bound(t, w.becomes("early", corev1.ClaimBound), w.enters(name, corev1.VolumeBound))
+	boundTo(t, w.becomes("early", corev1.ClaimBound), w.enters(name, corev1.VolumeBound))
 
-	w.claim("late", of("late"))
+	w.claim("late", ofClass("late"))
 	w.told("late", "WaitForFirstConsumer", "waiting for first consumer to be created before binding")
 	apitest.Patch(w.API, w.claims, "late", `{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"n"}}}`)
 	provide(w.claimIs("late", "told to the provisioner", asked))
 	w.becomes("late", corev1.ClaimBound)
 
-	w.claim("old", of("old"))
+	w.claim("old", ofClass("old"))
 	w.told("old", "ProvisioningFailed", "no volume plugin matched name: kubernetes.io/no-provisioner")
-	w.claim("none", of("none"))
+	w.claim("none", ofClass("none"))
 	w.told("none", "ProvisioningFailed", `storageclass.storage.k8s.io "none" not found`)
 
 	// What was made is left to who made it; nobody removes what a person has made.
-	w.volume("mine", deletes, classed("old"))
+	w.volume("mine", reclaimDeletes, classed("old"))
 	w.becomes("old", corev1.ClaimBound)
 	for _, claim := range []string{"early", "old"} {
 		if err := w.claims.Delete(w.Context(), claim, metav1.DeleteOptions{}); err != nil {
@@ -269,28 +267,28 @@ func TestMade(t *testing.T) {
 	w.told("mine", "VolumeFailedDelete", why)
 }
 
-// TestElsewhere: of two volumes that point at a claim it gets one, and the other one is free again, or is removed by who made it.
-func TestElsewhere(t *testing.T) {
-	w := start(t)
+// TestVolumeElsewhere: of two volumes that point at a claim it gets one, and the other one is free again, or is removed by who made it.
+func TestVolumeElsewhere(t *testing.T) {
+	w := startStorage(t)
 	c := w.claim("c")
 	ref := func(v *corev1.PersistentVolume) {
 		v.Annotations = map[string]string{"pv.kubernetes.io/bound-by-controller": "yes"}
-		v.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: ns, Name: "c", UID: c.UID}
+		v.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "default", Name: "c", UID: c.UID}
 	}
 	w.volume("a", ref)
 	w.volume("b", ref)
 	w.Control(catalog.VolumeBinding)
 	c = w.becomes("c", corev1.ClaimBound)
 	other := map[string]string{"a": "b", "b": "a"}[c.Spec.VolumeName]
-	bound(t, c, w.enters(c.Spec.VolumeName, corev1.VolumeBound))
+	boundTo(t, c, w.enters(c.Spec.VolumeName, corev1.VolumeBound))
 	if v := w.enters(other, corev1.VolumeAvailable); v.Spec.ClaimRef != nil || len(v.Annotations) > 0 {
 		t.Errorf("%s is %+v", other, v)
 	}
 }
 
-// TestCrash: a controller dies before each of its writes, and another one completes what it has begun.
-func TestCrash(t *testing.T) {
-	w := start(t)
+// TestVolumeBindingCrash: a controller dies before each of its writes, and another one completes what it has begun.
+func TestVolumeBindingCrash(t *testing.T) {
+	w := startStorage(t)
 	for _, step := range []string{"volume", "volume-status", "claim", "claim-status"} {
 		w.volume("v-"+step, classed(step))
 		stop := w.Control(catalog.VolumeBinding)
@@ -302,20 +300,20 @@ func TestCrash(t *testing.T) {
 			once()
 			return errors.New("it dies")
 		})
-		w.claim("c-"+step, of(step))
+		w.claim("c-"+step, ofClass(step))
 		stop = w.Control(catalog.VolumeBinding)
 		<-died
 		stop()
 		disarm()
 		stop = w.Control(catalog.VolumeBinding)
-		bound(t, w.becomes("c-"+step, corev1.ClaimBound), w.enters("v-"+step, corev1.VolumeBound))
+		boundTo(t, w.becomes("c-"+step, corev1.ClaimBound), w.enters("v-"+step, corev1.VolumeBound))
 		stop()
 	}
 }
 
-// TestMany: many claims that are asked for at once get a volume of their own each.
-func TestMany(t *testing.T) {
-	w := start(t)
+// TestVolumeBindingMany: many claims that are asked for at once get a volume of their own each.
+func TestVolumeBindingMany(t *testing.T) {
+	w := startStorage(t)
 	const n = 50
 	for i := range n {
 		w.volume(fmt.Sprintf("v%d", i))
@@ -341,12 +339,12 @@ func TestMany(t *testing.T) {
 			given[c.Spec.VolumeName] = c.Name
 		}
 		return len(given) == n
-	}, func() string { return fmt.Sprintf("of %d claims these are bound: %v", n, given) }, claimsResource, ns)
+	}, func() string { return fmt.Sprintf("of %d claims these are bound: %v", n, given) }, claimsResource, "default")
 }
 
 // BenchmarkBinding binds claims to volumes that are there already.
 func BenchmarkBinding(b *testing.B) {
-	w := start(b)
+	w := startStorage(b)
 	for i := range b.N {
 		w.volume(fmt.Sprintf("v%d", i))
 		w.claim(fmt.Sprintf("c%d", i))

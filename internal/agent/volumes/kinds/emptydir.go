@@ -31,8 +31,10 @@ func (e *emptyDir) Setup(_ context.Context, vol *Volume) error {
 	if err := mkdir(dir, 0o777); err != nil {
 		return err
 	}
+	mode := os.FileMode(0o777)
 	if v.EmptyDir.Medium == v1.StorageMediumMemory {
-		if err := mountTmpfs(dir, e.memorySize(pod, v.EmptyDir), 0o777); err != nil {
+		mode |= os.ModeSticky // that of a tmpfs unless it is told another one, and so that of a kubelet's
+		if err := mountTmpfs(dir, e.memorySize(pod, v.EmptyDir), mode); err != nil {
 			return err
 		}
 	}
@@ -41,7 +43,7 @@ func (e *emptyDir) Setup(_ context.Context, vol *Volume) error {
 			return err
 		}
 		// Files made below belong to the group as well.
-		return os.Chmod(dir, 0o777|os.ModeSetgid)
+		return os.Chmod(dir, mode|os.ModeSetgid)
 	}
 	return nil
 }

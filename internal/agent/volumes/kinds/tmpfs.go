@@ -14,7 +14,11 @@ func mountTmpfs(dir string, size int64, mode os.FileMode) error {
 	if is, err := IsTmpfs(dir); err != nil || is {
 		return err
 	}
-	options := fmt.Sprintf("mode=%o", mode.Perm())
+	bits := uint32(mode.Perm())
+	if mode&os.ModeSticky != 0 {
+		bits |= unix.S_ISVTX
+	}
+	options := fmt.Sprintf("mode=%o", bits)
 	if size > 0 {
 		options += fmt.Sprintf(",size=%d", size)
 	}

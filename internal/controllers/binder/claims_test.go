@@ -23,14 +23,18 @@ const selectedNode = "volume.kubernetes.io/selected-node"
 // class makes a class whose volumes are made by example.com/p, and are bound late.
 func (w *world) class(name string, changes ...func(*storagev1.StorageClass)) {
 	w.Helper()
-	mode := storagev1.VolumeBindingWaitForFirstConsumer
-	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: "example.com/p", VolumeBindingMode: &mode}
+	class := lateClass(name)
 	for _, change := range changes {
 		change(class)
 	}
 	if _, err := w.client.StorageV1().StorageClasses().Create(w.Context(), class, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
+}
+
+func lateClass(name string) *storagev1.StorageClass {
+	mode := storagev1.VolumeBindingWaitForFirstConsumer
+	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: "example.com/p", VolumeBindingMode: &mode}
 }
 
 func byHand(c *storagev1.StorageClass) { c.Provisioner = "kubernetes.io/no-provisioner" }

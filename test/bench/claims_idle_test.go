@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,7 +34,7 @@ const (
 // pods without any of these, and tells how long it takes until a changed ConfigMap is in all of their volumes. The goals are 15 MB more and 3 s.
 func BenchmarkFullPods(b *testing.B) {
 	long(b)
-	figures := map[bool][3]int{}
+	figures := map[bool][5]int{}
 	for _, full := range []bool{false, true} {
 		b.Run(map[bool]string{true: "with", false: "without"}[full], func(b *testing.B) {
 			for b.Loop() { // a node's memory is no matter of rounds
@@ -46,7 +47,7 @@ func BenchmarkFullPods(b *testing.B) {
 			time.Sleep(fullRest) //nolint:forbidigo // a node that does nothing is what is measured
 			anon, all := memory(b, n.PID())
 			executor, _ := harness.PSS(b, n.ExecutorSocket())
-			figures[full] = [3]int{anon, all, executor}
+			figures[full] = [5]int{anon, all, executor, heap(b, c, "alloc"), heap(b, c, "inuse")}
 			if full {
 				changeMap(b, n, c, uids)
 			}
@@ -54,10 +55,25 @@ func BenchmarkFullPods(b *testing.B) {
 		})
 	}
 	fmt.Printf("\n%-44s %12s %12s %12s\n", fmt.Sprint("memory of a node with ", fullPods, " pods, MB"), "without", "with", "more")
-	for i, what := range []string{"anonymous, of monopod", "PSS, of monopod", "PSS, of its executor"} {
+	for i, what := range []string{"anonymous, of monopod", "PSS, of monopod", "PSS, of its executor", "monopod's heap, with its newest garbage", "monopod's heap, with what is free between"} {
 		without, with := float64(figures[false][i])/1e3, float64(figures[true][i])/1e3
 		fmt.Printf("%-44s %12.1f %12.1f %+12.1f\n", what, without, with, with-without)
 	}
+}
+
+// heap is a figure of the node's heap, in kB.
+func heap(b *testing.B, c kubernetes.Interface, figure string) int {
+	b.Helper()
+	raw, err := c.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(context.Background())
+	must(b, err)
+	for line := range strings.Lines(string(raw)) {
+		var bytes float64
+		if _, err := fmt.Sscanf(line, "go_memstats_heap_"+figure+"_bytes %g", &bytes); err == nil {
+			return int(bytes / 1000)
+		}
+	}
+	b.Fatalf("the node tells nothing of its heap (%s)", figure)
+	return 0
 }
 
 // fillNode makes the pods, and returns when all are Running.

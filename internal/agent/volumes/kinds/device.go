@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,9 +39,12 @@ func (l *local) ofDevice(ctx context.Context) (*mount.Detached, error) {
 	if err != nil {
 		return nil, err
 	}
-	want := l.volume.Spec.Local.FSType
-	if want != nil && !nameOfFSType.MatchString(*want) {
-		return nil, fmt.Errorf("fsType %q is no name of a file system", *want)
+	var want string // the empty one is none, as in the API
+	if named := l.volume.Spec.Local.FSType; named != nil {
+		want = *named
+	}
+	if want != "" && !nameOfFSType.MatchString(want) {
+		return nil, fmt.Errorf("fsType %q is no name of a file system", want)
 	}
 	is, err := fileSystemOn(ctx, device)
 	if err != nil {
@@ -50,15 +54,12 @@ func (l *local) ofDevice(ctx context.Context) (*mount.Detached, error) {
 	case is == "" && l.mayOnly:
 		return nil, fmt.Errorf("%s is blank, and the volume may only be read", device)
 	case is == "":
-		is = defaultFSType
-		if want != nil {
-			is = *want
-		}
+		is = cmp.Or(want, defaultFSType)
 		if err := format(ctx, device, is); err != nil {
 			return nil, err
 		}
-	case want != nil && is != *want:
-		return nil, fmt.Errorf("%s has a file system of the kind %s, and the volume's fsType is %s", device, is, *want)
+	case want != "" && is != want:
+		return nil, fmt.Errorf("%s has a file system of the kind %s, and the volume's fsType is %s", device, is, want)
 	}
 	_, options := mount.Flags(l.volume.Spec.MountOptions)
 	made, err := mount.Filesystem(is, device, options)

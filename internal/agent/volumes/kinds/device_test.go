@@ -48,6 +48,7 @@ func TestBlankDevice(t *testing.T) {
 	w := newWorld(t)
 	onDevice(t, w, 32<<20)
 	gid := int64(2345)
+	w.volume.Spec.Local.FSType = new("") // as upstream's specs do
 	w.volume.Spec.MountOptions = []string{"noatime", "errors=remount-ro"}
 	first, second, third := w.pod("one"), w.pod("two"), w.pod("three")
 	first.Pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &gid}

@@ -52,7 +52,7 @@ func (r *resources) admission() ([]genericadmission.Interface, error) {
 		admission.LimitRanges{Ranges: r.objects},
 		admission.ServiceAccounts{Accounts: r.objects},
 		admission.DefaultTolerationSeconds{},
-		noderestriction.Plugin{Objects: r.objects},
+		noderestriction.Plugin{Objects: r.objects, Authorizer: r.authorizer},
 		admission.Certificates{Authorizer: r.authorizer},
 	}, nil
 }

@@ -124,6 +124,7 @@ func TestAgentsRights(t *testing.T) {
 			}
 		}
 	})
+	t.Run("certificates of pods", func(t *testing.T) { agentAsks(t, admin, agent, own) })
 	t.Run("it writes what is its own", func(t *testing.T) { agentWrites(t, ctx, agent, own) })
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,7 +22,7 @@ import (
 // reader reads objects for the server's own decisions: who a token is for, whether somebody may. It needs no rights, and it takes no way but a function
 // call.
 type reader struct {
-	accounts, pods, secrets, nodes, volumes, limitRanges, slices rest.StandardStorage
+	accounts, pods, secrets, nodes, volumes, limitRanges, slices, certificates rest.StandardStorage
 }
 
 // newReader reads from storages that are open.
@@ -33,7 +34,7 @@ func newReader(all resource.Storages) (r reader, err error) {
 	}{
 		{corev1.SchemeGroupVersion, "serviceaccounts", &r.accounts}, {corev1.SchemeGroupVersion, "pods", &r.pods}, {corev1.SchemeGroupVersion, "secrets", &r.secrets},
 		{corev1.SchemeGroupVersion, "nodes", &r.nodes}, {corev1.SchemeGroupVersion, "persistentvolumes", &r.volumes}, {corev1.SchemeGroupVersion, "limitranges", &r.limitRanges},
-		{discoveryv1.SchemeGroupVersion, "endpointslices", &r.slices},
+		{discoveryv1.SchemeGroupVersion, "endpointslices", &r.slices}, {certificatesv1.SchemeGroupVersion, "podcertificaterequests", &r.certificates},
 	} {
 		if *of.to, err = resource.Find[rest.StandardStorage](all, of.in, of.path); err != nil {
 			return r, err
@@ -65,6 +66,11 @@ func (r reader) Node(ctx context.Context, name string, fresh bool) (*corev1.Node
 // PersistentVolume reads a volume.
 func (r reader) PersistentVolume(ctx context.Context, name string, fresh bool) (*corev1.PersistentVolume, error) {
 	return read[*corev1.PersistentVolume](ctx, r.volumes, "persistentvolumes", metav1.NamespaceNone, name, fresh)
+}
+
+// PodCertificateRequest reads a request for the certificate of a pod.
+func (r reader) PodCertificateRequest(ctx context.Context, namespace, name string, fresh bool) (*certificatesv1.PodCertificateRequest, error) {
+	return read[*certificatesv1.PodCertificateRequest](ctx, r.certificates, "podcertificaterequests", namespace, name, fresh)
 }
 
 // PodsOf are the pods of a node in a namespace, or in all, as the cache has them. They are found by an index.

@@ -20,6 +20,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/pki"
 	"monopod.dev/monopod/internal/apiserver/reach"
 	"monopod.dev/monopod/internal/apiserver/registry/certificatesigningrequest"
+	"monopod.dev/monopod/internal/apiserver/registry/clustertrustbundle"
 	"monopod.dev/monopod/internal/apiserver/registry/configmap"
 	"monopod.dev/monopod/internal/apiserver/registry/controllerrevision"
 	"monopod.dev/monopod/internal/apiserver/registry/cronjob"
@@ -44,6 +45,7 @@ import (
 	"monopod.dev/monopod/internal/apiserver/registry/persistentvolume"
 	"monopod.dev/monopod/internal/apiserver/registry/persistentvolumeclaim"
 	"monopod.dev/monopod/internal/apiserver/registry/pod"
+	"monopod.dev/monopod/internal/apiserver/registry/podcertificaterequest"
 	"monopod.dev/monopod/internal/apiserver/registry/poddisruptionbudget"
 	"monopod.dev/monopod/internal/apiserver/registry/podtemplate"
 	"monopod.dev/monopod/internal/apiserver/registry/priorityclass"
@@ -127,7 +129,7 @@ func openResources(cfg resourcesConfig) (_ *resources, err error) {
 	if r.bearers, err = bearers(r.tokens, cfg.TokenAuthFile); err != nil {
 		return nil, err
 	}
-	r.authorizer = authz.New(nodeauthz.NewAuthorizer(r.objects, r.objects), r.policy)
+	r.authorizer = authz.New(nodeauthz.NewAuthorizer(r.objects, r.objects, r.objects), r.policy)
 	elsewhere, err := r.elsewhere(cfg)
 	if err != nil {
 		return nil, err
@@ -220,6 +222,7 @@ func (r *resources) elsewhere(cfg resourcesConfig) ([]resource.Resource, error) 
 func declared(roles *rbacauthz.Policy, timeline *podstarts.Recorder) []resource.Resource {
 	all := []resource.Resource{
 		certificatesigningrequest.Resource(),
+		clustertrustbundle.Resource(),
 		configmap.Resource(),
 		controllerrevision.Resource(),
 		cronjob.Resource(),
@@ -244,6 +247,7 @@ func declared(roles *rbacauthz.Policy, timeline *podstarts.Recorder) []resource.
 		persistentvolume.Resource(),
 		persistentvolumeclaim.Resource(),
 		pod.Resource(timeline),
+		podcertificaterequest.Resource(),
 		poddisruptionbudget.Resource(),
 		podtemplate.Resource(),
 		priorityclass.Resource(),

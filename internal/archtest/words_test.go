@@ -20,6 +20,7 @@ var unclear = regexp.MustCompile("\\b(should|cannot|can not|can only|not allowed
 
 // words are what a Kubernetes API server says, which people and tools know.
 var words = []string{
+	"User %q is not permitted to \"sign\" for signer %q",
 	"can not be empty",
 	"can not be set for pod eviction, try after removing the option",
 	"can only be modified in tandem with spec.parallelism",
@@ -50,6 +51,14 @@ var words = []string{
 	"field can not be empty.",
 	"field can not be less than status.capacity",
 	"fieldRef and resourceFieldRef can not be specified simultaneously",
+	"if provided, maxExpirationSeconds must be <= %d",
+	"if provided, maxExpirationSeconds must be >= %d",
+	"leaf certificate lifetime must be <= spec.maxExpirationSeconds (%v)",
+	"leaf certificate lifetime must be >= 1 hour",
+	"leaf certificate should not contain empty DNSName",
+	"leaf certificate should not contain invalid EmailAddress",
+	"leaf certificate's DNSName should not contain '..'",
+	"leaf certificate's DNSName should not start or end with '.'",
 	"may not have more than one field specified at a time",
 	"may not specify a duration larger than 2^32 seconds",
 	"may not specify more than 1 handler type",
@@ -58,7 +67,6 @@ var words = []string{
 	"may specify no more than one IP for each IP family",
 	"may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64",
 	"minAvailable and maxUnavailable cannot be both set",
-	"must be a fully qualified domain and path of the form \"example.com/signer-name\"",
 	"must be no more than 52 characters",
 	"namespaced rules cannot apply to non-resource URLs",
 	"operator must be Exists when `key` is empty, which means \"match all values and all keys\"",

@@ -62,6 +62,7 @@ func validateDownwardFiles(items []corev1.DownwardAPIVolumeFile, at *field.Path)
 		item, at := &items[i], at.Index(i)
 		errs = append(errs, validateFilePath(item.Path, at.Child("path"))...)
 		errs = append(errs, validateMode(item.Mode, at.Child("mode"))...)
+		errs = append(errs, validateUser(item.User, at.Child("user"))...)
 		switch ref := item.ResourceFieldRef; {
 		case item.FieldRef != nil && ref != nil:
 			errs = append(errs, field.Invalid(at, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"))
@@ -74,71 +75,6 @@ func validateDownwardFiles(items []corev1.DownwardAPIVolumeFile, at *field.Path)
 		default:
 			errs = append(errs, validateResourceFieldRef(ref, at.Child("resourceFieldRef"))...)
 		}
-	}
-	return errs
-}
-
-// validateProjected is about a volume of several sources. A path that two of them name would be one source's file and not the other's.
-func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.ErrorList {
-	errs := validateMode(p.DefaultMode, at.Child("defaultMode"))
-	paths := map[string]bool{}
-	taken := func(path string, at *field.Path) {
-		if path != "" && paths[path] {
-			errs = append(errs, field.Invalid(at, path, "conflicting duplicate paths"))
-		}
-		paths[path] = true
-	}
-	keys := func(items []corev1.KeyToPath, at *field.Path) {
-		errs = append(errs, validateItems(items, at.Child("items"))...)
-		for i := range items {
-			taken(items[i].Path, at.Child("items").Index(i).Child("path"))
-		}
-	}
-	for i := range p.Sources {
-		s, at := &p.Sources[i], at.Child("sources").Index(i)
-		kinds := 0
-		if s.ConfigMap != nil {
-			kinds++
-			errs = append(errs, validateObjectName(s.ConfigMap.Name, at.Child("configMap", "name"))...)
-			keys(s.ConfigMap.Items, at.Child("configMap"))
-		}
-		if s.Secret != nil {
-			kinds++
-			errs = append(errs, validateObjectName(s.Secret.Name, at.Child("secret", "name"))...)
-			keys(s.Secret.Items, at.Child("secret"))
-		}
-		if s.DownwardAPI != nil {
-			kinds++
-			items := at.Child("downwardAPI", "items")
-			errs = append(errs, validateDownwardFiles(s.DownwardAPI.Items, items)...)
-			for i, item := range s.DownwardAPI.Items {
-				taken(item.Path, items.Index(i).Child("path"))
-			}
-		}
-		if s.ServiceAccountToken != nil {
-			kinds++
-			token := at.Child("serviceAccountToken")
-			errs = append(errs, validateToken(s.ServiceAccountToken, token)...)
-			taken(s.ServiceAccountToken.Path, token.Child("path"))
-		}
-		if s.ClusterTrustBundle != nil || s.PodCertificate != nil {
-			kinds++ // refused by name elsewhere
-		}
-		switch {
-		case kinds == 0:
-			errs = append(errs, field.Required(at, "must specify one of: `configMap`, `secret`, `downwardAPI` or `serviceAccountToken`"))
-		case kinds > 1:
-			errs = append(errs, field.Forbidden(at, "may not specify more than 1 volume type"))
-		}
-	}
-	return errs
-}
-
-// validateToken is about a token of the pod's service account, and how long it is good for.
-func validateToken(token *corev1.ServiceAccountTokenProjection, at *field.Path) field.ErrorList {
-	errs := validateFilePath(token.Path, at.Child("path"))
-	if s := token.ExpirationSeconds; s != nil && (*s < minTokenSeconds || *s > maxTokenSeconds) {
-		errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *s, validation.InclusiveRangeError(minTokenSeconds, maxTokenSeconds)))
 	}
 	return errs
 }

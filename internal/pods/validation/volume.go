@@ -32,14 +32,15 @@ var volumeSources = map[pods.VolumeKind]func(s *corev1.VolumeSource, at *field.P
 	pods.HostPathVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList { return HostPath(s.HostPath, at) },
 	pods.SecretVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList {
 		errs := validateObjectName(s.Secret.SecretName, at.Child("secretName"))
-		return append(errs, validateFiles(s.Secret.Items, s.Secret.DefaultMode, at)...)
+		return append(errs, validateFiles(s.Secret.Items, s.Secret.DefaultMode, s.Secret.DefaultUser, at)...)
 	},
 	pods.ConfigMapVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList {
 		errs := validateObjectName(s.ConfigMap.Name, at.Child("name"))
-		return append(errs, validateFiles(s.ConfigMap.Items, s.ConfigMap.DefaultMode, at)...)
+		return append(errs, validateFiles(s.ConfigMap.Items, s.ConfigMap.DefaultMode, s.ConfigMap.DefaultUser, at)...)
 	},
 	pods.DownwardAPIVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList {
-		return append(validateMode(s.DownwardAPI.DefaultMode, at.Child("defaultMode")), validateDownwardFiles(s.DownwardAPI.Items, at.Child("items"))...)
+		errs := validateDefaults(s.DownwardAPI.DefaultMode, s.DownwardAPI.DefaultUser, at)
+		return append(errs, validateDownwardFiles(s.DownwardAPI.Items, at.Child("items"))...)
 	},
 	pods.ProjectedVolume: func(s *corev1.VolumeSource, at *field.Path) field.ErrorList {
 		return validateProjected(s.Projected, at)
@@ -125,8 +126,8 @@ func HostPath(h *corev1.HostPathVolumeSource, at *field.Path) field.ErrorList {
 }
 
 // validateFiles is about the files that a configMap or secret volume makes of keys.
-func validateFiles(items []corev1.KeyToPath, defaultMode *int32, at *field.Path) field.ErrorList {
-	return append(validateMode(defaultMode, at.Child("defaultMode")), validateItems(items, at.Child("items"))...)
+func validateFiles(items []corev1.KeyToPath, defaultMode *int32, defaultUser *int64, at *field.Path) field.ErrorList {
+	return append(validateDefaults(defaultMode, defaultUser, at), validateItems(items, at.Child("items"))...)
 }
 
 func validateItems(items []corev1.KeyToPath, at *field.Path) (errs field.ErrorList) {
@@ -139,6 +140,7 @@ func validateItems(items []corev1.KeyToPath, at *field.Path) (errs field.ErrorLi
 		}
 		errs = append(errs, validateFilePath(item.Path, at.Child("path"))...)
 		errs = append(errs, validateMode(item.Mode, at.Child("mode"))...)
+		errs = append(errs, validateUser(item.User, at.Child("user"))...)
 	}
 	return errs
 }
@@ -157,6 +159,22 @@ func validateFilePath(name string, at *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(at, name, "must not start with '..'")}
 	}
 	return nil
+}
+
+// validateDefaults is about what holds for files of which nothing is said.
+func validateDefaults(mode *int32, user *int64, at *field.Path) field.ErrorList {
+	return append(validateMode(mode, at.Child("defaultMode")), validateUser(user, at.Child("defaultUser"))...)
+}
+
+// validateUser is about whose a file is.
+func validateUser(user *int64, at *field.Path) (errs field.ErrorList) {
+	if user == nil {
+		return nil
+	}
+	for _, message := range validation.IsValidUserID(*user) {
+		errs = append(errs, field.Invalid(at, *user, message))
+	}
+	return errs
 }
 
 func validateMode(mode *int32, at *field.Path) field.ErrorList {

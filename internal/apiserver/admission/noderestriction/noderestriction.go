@@ -19,19 +19,25 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	kubelet "k8s.io/kubelet/pkg/apis"
 
 	"monopod.dev/monopod/internal/apiserver/authz/node"
 )
 
-// Objects reads pods and nodes as a cache has them or, fresh, as they are in the store. What is not there is a NotFound of the API.
+// Objects reads pods, nodes and service accounts as a cache has them or, fresh, as they are in the store. What is not there is a NotFound of the API.
 type Objects interface {
 	Pod(ctx context.Context, namespace, name string, fresh bool) (*corev1.Pod, error)
 	Node(ctx context.Context, name string, fresh bool) (*corev1.Node, error)
+	ServiceAccount(ctx context.Context, namespace, name string, fresh bool) (*corev1.ServiceAccount, error)
 }
 
 // Plugin is the admission plugin.
-type Plugin struct{ Objects Objects }
+type Plugin struct {
+	Objects Objects
+	// Authorizer is asked whether an agent may ask a signer for the certificate of a pod that has no volume for it.
+	Authorizer authorizer.UnconditionalAuthorizer
+}
 
 var _ admission.MutationInterface = Plugin{}
 
@@ -49,7 +55,7 @@ func (p Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.O
 	case name == "":
 		return admission.NewForbidden(a, fmt.Errorf("could not determine node from user %q", a.GetUserInfo().GetName()))
 	}
-	r := request{Attributes: a, node: name, objects: p.Objects}
+	r := request{Attributes: a, node: name, objects: p.Objects, authorizer: p.Authorizer}
 	var err error
 	switch a.GetResource().GroupResource() {
 	case corev1.Resource("pods"):
@@ -66,6 +72,8 @@ func (p Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.O
 		err = errors.New("may not write persistentvolumeclaims")
 	case certificatesv1.Resource("certificatesigningrequests"):
 		err = r.signing()
+	case certificatesv1.Resource("podcertificaterequests"):
+		err = r.certificate(ctx)
 	}
 	// Whatever is not there is answered so, by its own name.
 	if err == nil || apierrors.IsNotFound(err) {
@@ -77,8 +85,9 @@ func (p Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.O
 // request is one of the agent of a node.
 type request struct {
 	admission.Attributes
-	node    string
-	objects Objects
+	node       string
+	objects    Objects
+	authorizer authorizer.UnconditionalAuthorizer
 }
 
 func (r request) unexpected(obj any) error { return fmt.Errorf("unexpected type %T", obj) }

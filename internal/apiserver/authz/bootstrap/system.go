@@ -4,6 +4,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"monopod.dev/monopod/internal/apiserver/pki"
@@ -37,6 +38,10 @@ func (p *Policy) system() {
 	)...)
 	p.bindCluster("system:kube-controller-manager", userNamed(user.KubeControllerManager))
 
+	// Pods are to see what they may trust, also those that ask by themselves.
+	p.clusterRole("system:cluster-trust-bundle-discovery", nil, on(read, certificates, "clustertrustbundles"))
+	p.bindCluster("system:cluster-trust-bundle-discovery", group(serviceaccount.AllServiceAccountsGroup))
+
 	p.clusterRole("system:kube-aggregator", nil, on(read, core, "services endpoints"))
 	p.clusterRole("system:kube-dns", nil, on("list watch", core, "endpoints services"))
 	p.bindCluster("system:kube-dns", account("kube-dns"))
@@ -53,6 +58,7 @@ func (p *Policy) nodes() {
 		on(read, core, "pods"), on("create delete", core, "pods"), on("update patch", core, "pods/status"), on("create", core, "pods/eviction"),
 		on(read, core, "secrets configmaps"), on("get", core, "persistentvolumeclaims persistentvolumes"), on("get", core, "endpoints"),
 		on("create get list watch", certificates, "certificatesigningrequests"),
+		on(read, certificates, "clustertrustbundles"), on("get list watch create", certificates, "podcertificaterequests"),
 		on("get create update patch delete", coordination, "leases"),
 		on("get", storage, "volumeattachments"), on("create", core, "serviceaccounts/token"), on("get", core, "serviceaccounts"),
 		on("get update patch", core, "persistentvolumeclaims/status"),
@@ -178,6 +184,10 @@ func controllerRules() map[string][]rbacv1.PolicyRule {
 				certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName),
 			on("create", authorized, "subjectaccessreviews"), tell(),
 		},
+		"kube-apiserver-serving-clustertrustbundle-publisher": {
+			named("attest", certificates, "signers", "kubernetes.io/kube-apiserver-serving"), on("create update delete list watch", certificates, "clustertrustbundles"), tell(),
+		},
+		"podcertificaterequestcleaner": {on("get list watch delete", certificates, "podcertificaterequests")},
 		// It writes roles with more rights than its own.
 		"clusterrole-aggregation-controller": {on("escalate get list watch update patch", rbacv1.GroupName, "clusterroles")},
 		"daemon-set-controller": {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -45,14 +46,20 @@ type Volumes interface {
 	PersistentVolume(ctx context.Context, name string, fresh bool) (*corev1.PersistentVolume, error)
 }
 
+// Certificates reads a request for the certificate of a pod as a cache has it or, fresh, as it is in the store. What is not there is a NotFound of the API.
+type Certificates interface {
+	PodCertificateRequest(ctx context.Context, namespace, name string, fresh bool) (*certificatesv1.PodCertificateRequest, error)
+}
+
 // NewAuthorizer makes the authorizer.
-func NewAuthorizer(pods Pods, volumes Volumes) authorizer.Authorizer {
-	return authorizer.AuthorizerFunc(nodes{pods, volumes}.authorize)
+func NewAuthorizer(pods Pods, volumes Volumes, certificates Certificates) authorizer.Authorizer {
+	return authorizer.AuthorizerFunc(nodes{pods, volumes, certificates}.authorize)
 }
 
 type nodes struct {
-	pods    Pods
-	volumes Volumes
+	pods         Pods
+	volumes      Volumes
+	certificates Certificates
 }
 
 // answer is why something may not be done; empty: it may.
@@ -98,6 +105,8 @@ func (n nodes) decide(ctx context.Context, node string, a authorizer.Attributes)
 		return ownLease(node, a), nil
 	case storagev1.Resource("csinodes"):
 		return ownDrivers(node, a), nil
+	case certificatesv1.Resource("podcertificaterequests"):
+		return n.certificate(ctx, node, a)
 	}
 	return others(node, a), nil
 }
@@ -150,6 +159,41 @@ func (n nodes) volume(ctx context.Context, node string, a authorizer.Attributes)
 		}
 	}
 	return unrelated(node), nil
+}
+
+// certificate allows to ask for certificates of pods, of which noderestriction sees to it that they are the node's, and to see what becomes of that.
+func (n nodes) certificate(ctx context.Context, node string, a authorizer.Attributes) (answer, error) {
+	if a.GetSubresource() != "" {
+		return "nodes may not access the status subresource of PodCertificateRequests", nil
+	}
+	switch a.GetVerb() {
+	case "create":
+		return yes, nil
+	case "list", "watch":
+		if selectsNode(a, node) {
+			return yes, nil
+		}
+		return "can only list/watch podcertificaterequests with nodeName field selector", nil
+	case "get":
+	default:
+		return answer(fmt.Sprintf("nodes may not %s podcertificaterequests", a.GetVerb())), nil
+	}
+	if a.GetName() == "" || a.GetNamespace() == "" {
+		return "No Object name found", nil
+	}
+	// The agent may have made one that the cache has not heard of. Whether there is one at all is nothing that a node may not know.
+	for _, fresh := range []bool{false, true} {
+		request, err := n.certificates.PodCertificateRequest(ctx, a.GetNamespace(), a.GetName(), fresh)
+		switch {
+		case err == nil && string(request.Spec.NodeName) == node:
+			return yes, nil
+		case err == nil:
+			return unrelated(node), nil
+		case !apierrors.IsNotFound(err):
+			return "the request cannot be read", err
+		}
+	}
+	return yes, nil
 }
 
 // account allows to ask for tokens of a service account that a pod of the node has, and to read it.

@@ -5,10 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
@@ -39,6 +41,17 @@ func (f fakeVolumes) PersistentVolume(_ context.Context, name string, fresh bool
 	return v, nil
 }
 
+// fakeCertificates are the nodes of requests, by their names. The cache does not know yet of fresh.
+type fakeCertificates map[string]string
+
+func (f fakeCertificates) PodCertificateRequest(_ context.Context, _, name string, fresh bool) (*certificatesv1.PodCertificateRequest, error) {
+	node, ok := f[name]
+	if !ok || name == "fresh" && !fresh {
+		return nil, apierrors.NewNotFound(certificatesv1.Resource("podcertificaterequests"), name)
+	}
+	return &certificatesv1.PodCertificateRequest{Spec: certificatesv1.PodCertificateRequestSpec{NodeName: types.NodeName(node)}}, nil
+}
+
 func pod(node, name, refers string) corev1.Pod {
 	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: corev1.PodSpec{
 		NodeName: node, ServiceAccountName: "sa-" + refers, ImagePullSecrets: []corev1.LocalObjectReference{{Name: "pull-" + refers}},
@@ -55,7 +68,7 @@ func TestAuthorize(t *testing.T) {
 	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 	authz := NewAuthorizer(fakePods{pod("n1", "p1", "1"), pod("n2", "p2", "2"), pod("", "p3", "3"), mirror}, fakeVolumes{
 		"v-1": {"ns", "pvc-1"}, "v-2": {"ns", "pvc-2"}, "v-mirror": {"ns", "pvc-mirror"}, "v-other": {"other", "pvc-1"}, "v-none": {}, "fresh-1": {"ns", "pvc-1"},
-	})
+	}, fakeCertificates{"mine": "n1", "fresh": "n1", "others": "n2"})
 	agent := &user.DefaultInfo{Name: "system:node:n1", Groups: []string{"system:nodes"}}
 	for _, tc := range []struct {
 		// what is "VERB /path" or "VERB group resource[/subresource] [namespace/]name [selector]"; "core" is the group without name, "-" no name.
@@ -93,6 +106,22 @@ func TestAuthorize(t *testing.T) {
 		{"watch core persistentvolumes v-1", false},
 		{"patch core persistentvolumes v-1", false},
 		{"get core persistentvolumes/status v-1", false},
+
+		{"get certificates.k8s.io clustertrustbundles any", true},
+		{"watch certificates.k8s.io clustertrustbundles -", true},
+		{"create certificates.k8s.io clustertrustbundles -", false},
+		{"create certificates.k8s.io podcertificaterequests ns/-", true},
+		{"get certificates.k8s.io podcertificaterequests ns/mine", true},
+		{"get certificates.k8s.io podcertificaterequests ns/fresh", true},
+		{"get certificates.k8s.io podcertificaterequests ns/gone", true},
+		{"get certificates.k8s.io podcertificaterequests ns/others", false},
+		{"get certificates.k8s.io podcertificaterequests/status ns/mine", false},
+		{"update certificates.k8s.io podcertificaterequests/status ns/mine", false},
+		{"delete certificates.k8s.io podcertificaterequests ns/mine", false},
+		{"list certificates.k8s.io podcertificaterequests - spec.nodeName=n1", true},
+		{"watch certificates.k8s.io podcertificaterequests ns/- spec.nodeName=n1,spec.podName=p1", true},
+		{"watch certificates.k8s.io podcertificaterequests - spec.nodeName=n2", false},
+		{"list certificates.k8s.io podcertificaterequests ns/-", false},
 
 		{"create core serviceaccounts/token ns/sa-1", true},
 		{"create core serviceaccounts/token ns/sa-2", false},

@@ -24,6 +24,7 @@ func rules() []rule {
 		{verbs: []string{"create"}, groups: []string{"authentication.k8s.io"}, resources: []string{"tokenreviews"}},
 		{verbs: []string{"create"}, groups: []string{"authorization.k8s.io"}, resources: []string{"subjectaccessreviews", "localsubjectaccessreviews"}},
 		{verbs: []string{"create", "get", "list", "watch"}, groups: []string{"certificates.k8s.io"}, resources: []string{"certificatesigningrequests"}},
+		{verbs: read, groups: []string{"certificates.k8s.io"}, resources: []string{"clustertrustbundles"}},
 		{verbs: read, groups: []string{"node.k8s.io"}, resources: []string{"runtimeclasses"}},
 		{verbs: read, groups: []string{"storage.k8s.io"}, resources: []string{"csidrivers"}},
 	}

@@ -6,13 +6,13 @@ import (
 	"encoding/pem"
 	"fmt"
 	"slices"
-	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monopod.dev/monopod/internal/pods/validation"
 )
 
 // minExpiration is the shortest time that can be asked for, in seconds (certificates.k8s.io/v1, expirationSeconds).
@@ -20,9 +20,6 @@ const minExpiration = 600
 
 // legacyUnknown is the signer of v1beta1's requests that named none.
 const legacyUnknown = "kubernetes.io/legacy-unknown"
-
-// maxSigner bounds a signer's name: a domain, a slash, and a domain again.
-const maxSigner = validation.DNS1123SubdomainMaxLength*2 + 1
 
 func usages() []certificatesv1.KeyUsage {
 	return []certificatesv1.KeyUsage{
@@ -78,30 +75,11 @@ func Parse(raw []byte) (*x509.CertificateRequest, error) {
 }
 
 // validateSigner checks a name of the form DOMAIN/PATH.
-func validateSigner(name string, path *field.Path) (errs field.ErrorList) {
-	domain, rest, found := strings.Cut(name, "/")
-	switch {
-	case name == "":
-		return field.ErrorList{field.Required(path, "")}
-	case !found:
-		return field.ErrorList{field.Invalid(path, name, `must be a fully qualified domain and path of the form "example.com/signer-name"`)}
-	case name == legacyUnknown:
+func validateSigner(name string, path *field.Path) field.ErrorList {
+	if name == legacyUnknown {
 		return field.ErrorList{field.Invalid(path, name, "the legacy signerName is not allowed via this API version")}
-	case len(name) > maxSigner:
-		errs = append(errs, field.TooLong(path, name, maxSigner))
 	}
-	for _, msg := range validation.IsDNS1123Subdomain(domain) {
-		errs = append(errs, field.Invalid(path, domain, "validating signer domain: "+msg))
-	}
-	if len(strings.Split(domain, ".")) < 2 {
-		errs = append(errs, field.Invalid(path, domain, "should be a domain with at least two segments separated by dots"))
-	}
-	for segment := range strings.SplitSeq(rest, ".") {
-		for _, msg := range validation.IsDNS1123Label(segment) {
-			errs = append(errs, field.Invalid(path, rest, "validating label "+segment+": "+msg))
-		}
-	}
-	return errs
+	return validation.SignerName(name, path)
 }
 
 func validateConditions(r *request) (errs field.ErrorList) {

@@ -27,6 +27,8 @@ type Config struct {
 	Kube *rest.Config
 	// Choice says which controllers run: names, "*" for all, "-NAME" for all but that one.
 	Choice []string
+	// Domain is that of the cluster's names; empty: cluster.local.
+	Domain string
 	// Authority signs certificates; nil: nobody here does.
 	Authority certificates.Authority
 	// Tokens makes the tokens of service accounts that secrets hold; nil: nobody here does.

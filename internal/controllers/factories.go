@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"log/slog"
 	"maps"
 
@@ -23,6 +24,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/job"
 	"monopod.dev/monopod/internal/controllers/namespace"
 	"monopod.dev/monopod/internal/controllers/nodelifecycle"
+	"monopod.dev/monopod/internal/controllers/podcertificates"
 	"monopod.dev/monopod/internal/controllers/podgc"
 	"monopod.dev/monopod/internal/controllers/replicas"
 	"monopod.dev/monopod/internal/controllers/rootca"
@@ -31,6 +33,7 @@ import (
 	"monopod.dev/monopod/internal/controllers/servicelb"
 	"monopod.dev/monopod/internal/controllers/statefulset"
 	"monopod.dev/monopod/internal/controllers/tainteviction"
+	"monopod.dev/monopod/internal/controllers/trustbundles"
 	"monopod.dev/monopod/internal/controllers/ttl"
 	"monopod.dev/monopod/internal/controllers/volumebinding"
 	"monopod.dev/monopod/internal/controllers/volumeprotection"
@@ -142,6 +145,18 @@ func ofTheCluster() map[string]factory {
 			}
 			return certificates.New(certificates.Config{
 				Client: s.client, Requests: s.informers.Certificates().V1().CertificateSigningRequests(), Authority: s.authority, Log: log,
+			})
+		},
+		catalog.PodCertificates: func(s *shared, log *slog.Logger) (runner, error) {
+			certificates := s.informers.Certificates().V1()
+			return podcertificates.New(podcertificates.Config{
+				Client: s.client, Requests: certificates.PodCertificateRequests(), Bundles: certificates.ClusterTrustBundles(), Domain: s.domain, Log: log,
+			})
+		},
+		catalog.TrustBundles: func(s *shared, log *slog.Logger) (runner, error) {
+			return trustbundles.New(trustbundles.Config{
+				Client: s.client, Bundles: s.informers.Certificates().V1().ClusterTrustBundles(), Signer: trustbundles.ServingSigner,
+				Authorities: func(context.Context) ([]byte, error) { return s.ca, nil }, Log: log,
 			})
 		},
 		catalog.Aggregation: func(s *shared, log *slog.Logger) (runner, error) {

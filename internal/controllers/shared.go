@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 
@@ -40,6 +41,8 @@ type shared struct {
 	listens   servicelb.Listens
 	balancers []iprange.Range
 	ownPorts  func(node string) []pods.OwnPort
+	// domain is that of the cluster's names.
+	domain string
 	// ca is the authority of the API server's own certificate, as PEM.
 	ca []byte
 }
@@ -61,7 +64,10 @@ func (c *Controllers) share(fence *fence) (*shared, error) {
 	typed := rest.CopyConfig(config)
 	typed.ContentType = runtime.ContentTypeProtobuf
 	typed.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	s := &shared{pace: owned.NewPace(), authority: c.config.Authority, tokens: c.config.Tokens, listens: c.config.Listens, balancers: c.config.Balancers, ownPorts: c.config.OwnPorts}
+	s := &shared{
+		pace: owned.NewPace(), authority: c.config.Authority, tokens: c.config.Tokens, listens: c.config.Listens, balancers: c.config.Balancers,
+		ownPorts: c.config.OwnPorts, domain: cmp.Or(c.config.Domain, "cluster.local"),
+	}
 	if s.ca, err = authorityOf(config); err != nil {
 		return nil, err
 	}

@@ -310,6 +310,26 @@ func (w *tasks) ofTheCluster() map[string]task {
 			r, err := w.client.CertificatesV1().CertificateSigningRequests().Get(ctx, "request", metav1.GetOptions{})
 			return err == nil && len(r.Status.Certificate) > 0, err
 		}},
+		catalog.PodCertificates: {func() error {
+			if err := w.pod("known", func(*corev1.PodSpec) {}); err != nil {
+				return err
+			}
+			pod, err := w.client.CoreV1().Pods(ns).Get(ctx, "known", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			r, _ := askedForPod(w.T, pod, nil)
+			r.Name, r.GenerateName = "known", ""
+			_, err = w.client.CertificatesV1().PodCertificateRequests(ns).Create(ctx, r, metav1.CreateOptions{})
+			return err
+		}, func(ctx context.Context) (bool, error) {
+			r, err := w.client.CertificatesV1().PodCertificateRequests(ns).Get(ctx, "known", metav1.GetOptions{})
+			return err == nil && r.Status.CertificateChain != "", err
+		}},
+		catalog.TrustBundles: {func() error { return nil }, func(ctx context.Context) (bool, error) {
+			list, err := w.client.CertificatesV1().ClusterTrustBundles().List(ctx, metav1.ListOptions{FieldSelector: "spec.signerName=kubernetes.io/kube-apiserver-serving"})
+			return err == nil && len(list.Items) > 0, err
+		}},
 	}
 }
 

@@ -89,7 +89,7 @@ func (a *apiRole) controllersConfig() *rest.Config { return a.server.Controllers
 func (a *apiRole) controllers(settled <-chan struct{}, listens servicelb.Listens) role {
 	return role{name: "controllers", run: func(ctx context.Context) error {
 		cfg := controllers.Config{
-			Kube: a.controllersConfig(), Authority: a.server, Tokens: a.server, Choice: a.Config.Controllers.Enabled, Settled: settled, Listens: listens, OwnPorts: a.ownPortsOf,
+			Kube: a.controllersConfig(), Domain: a.Config.Agent.ClusterDomain, Authority: a.server, Tokens: a.server, Choice: a.Config.Controllers.Enabled, Settled: settled, Listens: listens, OwnPorts: a.ownPortsOf,
 			Balancers: config.LoadBalancerRanges(a.Config.Network), Log: a.Log.With("role", "controllers"),
 		}
 		if a.server.Shared() {

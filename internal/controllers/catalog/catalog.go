@@ -23,6 +23,10 @@ const (
 	GarbageCollector = "garbage-collector"
 	// Certificates approves and signs certificate signing requests of the kubelet's signers.
 	Certificates = "certificates"
+	// PodCertificates issues certificates to pods, as the signer monopod.dev/pod-identity, and deletes requests for such that are of no use any more.
+	PodCertificates = "pod-certificates"
+	// TrustBundles publishes the authority of the API server's certificate as a trust bundle.
+	TrustBundles = "kube-apiserver-serving-clustertrustbundle-publisher"
 	// Aggregation keeps cluster roles complete that are made of others.
 	Aggregation = "clusterrole-aggregation"
 	// NodeLifecycle says of nodes whose agent is silent that nothing is known of them, and taints nodes by their conditions.
@@ -98,6 +102,12 @@ func All() []Controller {
 		{Name: Namespace, Roles: []string{role + "namespace-controller"}},
 		{Name: GarbageCollector, Roles: []string{role + "generic-garbage-collector"}},
 		{Name: Certificates, Roles: []string{role + "certificate-controller"}},
+		// What it may sign is in package bootstrap.
+		{Name: PodCertificates, Roles: []string{role + "podcertificaterequestcleaner"}, Rights: []Right{
+			{"update", "certificates.k8s.io", "podcertificaterequests/status"},
+			{"create update delete list watch", "certificates.k8s.io", "clustertrustbundles"}, {"get create update", "", "secrets"}, made,
+		}},
+		{Name: TrustBundles, Roles: []string{role + "kube-apiserver-serving-clustertrustbundle-publisher"}},
 		{Name: Aggregation, Roles: []string{role + "clusterrole-aggregation-controller"}},
 		{Name: NodeLifecycle, Roles: []string{role + "node-controller"}},
 		{Name: TaintEviction, Rights: []Right{{"delete", "", "pods"}}},

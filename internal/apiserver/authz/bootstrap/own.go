@@ -38,6 +38,7 @@ func (p *Policy) own() {
 	p.clusterRole(more, nil, rules...)
 	bind(more, more)
 	p.provisioner(prefix, bind)
+	p.signer(prefix, bind)
 }
 
 // provisioner are the rights of the node's own provisioner of volumes, which has the credential of the controllers: those that provisioners have by custom, and
@@ -48,5 +49,12 @@ func (p *Policy) provisioner(prefix string, bind func(name, role string)) {
 	name := prefix + "storage"
 	p.clusterRole(name, nil, on("update", core, "persistentvolumes persistentvolumeclaims/status"), on("patch", core, "persistentvolumes"), on("create patch", storage, "storageclasses"),
 		on("get create", core, "configmaps"), on("get", core, "nodes"))
+	bind(name, name)
+}
+
+// signer is the right to be the signer of pods' certificates that every node has.
+func (p *Policy) signer(prefix string, bind func(name, role string)) {
+	name := prefix + "pod-identity"
+	p.clusterRole(name, nil, named("sign attest", certificates, "signers", "monopod.dev/pod-identity"))
 	bind(name, name)
 }

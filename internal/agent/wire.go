@@ -15,6 +15,7 @@ import (
 
 	"monopod.dev/monopod/internal/agent/act"
 	"monopod.dev/monopod/internal/agent/cdiprobe"
+	"monopod.dev/monopod/internal/agent/certificates"
 	"monopod.dev/monopod/internal/agent/cri"
 	"monopod.dev/monopod/internal/agent/eviction"
 	"monopod.dev/monopod/internal/agent/handlers"
@@ -33,6 +34,7 @@ import (
 	"monopod.dev/monopod/internal/agent/source"
 	"monopod.dev/monopod/internal/agent/status"
 	"monopod.dev/monopod/internal/agent/tokens"
+	"monopod.dev/monopod/internal/agent/trust"
 	"monopod.dev/monopod/internal/agent/volumes"
 	"monopod.dev/monopod/internal/agent/volumes/kinds"
 	"monopod.dev/monopod/internal/agent/worker"
@@ -108,6 +110,8 @@ type ofNode struct {
 	images   *imagekeep.Keeper
 	stats    *podstats.Collector
 	files    *volumes.Manager
+	// certificates are those of pods.
+	certificates *certificates.Store
 }
 
 func (a *Agent) newOfNode(ctx context.Context, l *leaves, port int) (*ofNode, error) {
@@ -116,8 +120,12 @@ func (a *Agent) newOfNode(ctx context.Context, l *leaves, port int) (*ofNode, er
 		return nil, err
 	}
 	podsDir := filepath.Join(a.cfg.DataDir, "pods")
+	tell := func(pod *v1.Pod, kind, reason, message string) {
+		(&act.Tell{Events: l.events}).Event(pod, "", kind, reason, message)
+	}
+	ofPods := certificates.New(certificates.Config{Client: a.kube, Objects: l.objects, NodeUID: func() types.UID { uid, _ := reporter.Object(); return uid }, Tell: tell, Log: a.log})
 	return &ofNode{
-		reporter: reporter,
+		reporter: reporter, certificates: ofPods,
 		shares: a.newNodeResources(ctx, resourceWorld{
 			host: l.host, node: reporter, pods: l.source.Pods, synced: l.source.Synced, cgroupDriver: l.cgroupDriver,
 		}),
@@ -133,10 +141,8 @@ func (a *Agent) newOfNode(ctx context.Context, l *leaves, port int) (*ofNode, er
 		}),
 		files: volumes.New(volumes.Config{
 			Dir: podsDir, Kinds: kinds.Config{
-				Objects: l.objects, Tokens: l.tokens, HostIPs: a.cfg.NodeIPs, Allocatable: reporter.Allocatable, Node: reporter.Node, Pods: l.source.Pods,
-				Tell: func(pod *v1.Pod, kind, reason, message string) {
-					(&act.Tell{Events: l.events}).Event(pod, "", kind, reason, message)
-				},
+				Objects: l.objects, Tokens: l.tokens, Trust: trust.New(l.objects), Certificates: ofPods,
+				HostIPs: a.cfg.NodeIPs, Allocatable: reporter.Allocatable, Node: reporter.Node, Pods: l.source.Pods, Tell: tell,
 			},
 			HeldIDs: l.client.HeldIDs, Log: a.log,
 		}),
@@ -178,7 +184,7 @@ func (a *Agent) newActions(l *leaves, n *ofNode, tell *act.Tell, devices grants)
 		Hooks: act.Hooks{Node: node, Handler: l.handlers, Tell: tell},
 		Stops: act.Stops{Runtime: l.client, Links: l.links, Tell: tell},
 		Releases: act.Releases{Places: places, Devices: devices.Release, Held: []func(types.UID){
-			func(uid types.UID) { l.objects.Release(string(uid)) }, l.tokens.Forget, n.shares.ledger.Release,
+			func(uid types.UID) { l.objects.Release(string(uid)) }, l.tokens.Forget, n.certificates.Forget, n.shares.ledger.Release,
 		}},
 		Deletions: act.Deletions{Kube: a.kube, Flush: l.statuses.Flush},
 	})
@@ -215,8 +221,8 @@ func (a *Agent) newOfPods(l *leaves, n *ofNode) *ofPods {
 	p.roster = newRoster(rosterConfig{
 		Source: l.source, Runtime: l.client, Sort: left.sort, Watchers: heard, Rested: l.down.Rested, Timeline: a.cfg.Timeline, Log: a.log,
 		Workers: worker.Config{
-			Runtime: l.client, Actions: a.newActions(l, n, tell, devices), Devices: devices, Ledger: n.shares.ledger, Files: n.files, Objects: l.objects, Tokens: l.tokens,
-			Status: l.statuses, Probes: p.probes, Shutdown: l.down, Judges: []worker.Judge{p.disk}, Used: n.images.Used, Acted: heard.tell, HostIPs: a.cfg.NodeIPs, Log: a.log,
+			Runtime: l.client, Actions: a.newActions(l, n, tell, devices), Devices: devices, Ledger: n.shares.ledger, Files: n.files, Objects: l.objects,
+			Renewed: []worker.Renewed{l.tokens, n.certificates}, Status: l.statuses, Probes: p.probes, Shutdown: l.down, Judges: []worker.Judge{p.disk}, Used: n.images.Used, Acted: heard.tell, HostIPs: a.cfg.NodeIPs, Log: a.log,
 		},
 	})
 	return p

@@ -1,7 +1,7 @@
 // Package images makes what tests run: small container images out of this machine's own Debian binaries, and a
 // registry on loopback to pull them from. Nothing is downloaded.
 //
-// It needs these Debian packages: busybox-static, nginx-light (for Nginx), docker-registry (for StartRegistry). What is
+// It needs these Debian packages: busybox-static, nginx-light (for Nginx), openssl (for OpenSSL), docker-registry (for StartRegistry). What is
 // missing is said by name.
 package images
 
@@ -103,6 +103,21 @@ func Nginx(name string, port int) (ociarchive.Image, error) {
 			ExposedPorts: map[string]struct{}{fmt.Sprintf("%d/tcp", port): {}},
 		},
 		Layers: []ociarchive.Layer{base, program},
+	}, nil
+}
+
+// OpenSSL is an image of two layers: busybox, and Debian's openssl with the shared libraries that it links to. It runs sh.
+func OpenSSL(name string) (ociarchive.Image, error) {
+	base, err := busyboxLayer()
+	if err != nil {
+		return ociarchive.Image{}, err
+	}
+	program, err := withLibraries("/usr/bin/openssl", "openssl")
+	if err != nil {
+		return ociarchive.Image{}, err
+	}
+	return ociarchive.Image{
+		Name: name, Config: ocispec.ImageConfig{Cmd: []string{"sh"}, Env: []string{searchPath}}, Layers: []ociarchive.Layer{base, program},
 	}, nil
 }
 

@@ -121,7 +121,7 @@ func lacksObject(err error) bool {
 		return false
 	}
 	kind := answer.Status().Details.Kind
-	return kind == "configmaps" || kind == "secrets"
+	return kind == "configmaps" || kind == "secrets" || kind == "clustertrustbundles"
 }
 
 // Never ends a pod: it is never to have what it asks for.

@@ -3,7 +3,9 @@ package objects
 import (
 	"context"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,6 +26,9 @@ const (
 	Claim     = pods.Claim
 	// Volume is no kind that a pod names: its claims do.
 	Volume Kind = "persistentvolumes"
+	// TrustBundle and CertificateRequest are none whose objects are the pod's own: whoever has a pod may read the former, and the agent makes the latter.
+	TrustBundle        Kind = "clustertrustbundles"
+	CertificateRequest Kind = "podcertificaterequests"
 )
 
 // kinds says how the objects of each kind are read: those of followed are held, and read as they were last seen; those of asked are read anew each time.
@@ -41,6 +46,14 @@ var kinds = map[Kind]kind{
 	Volume: asked("PersistentVolume", func(c kubernetes.Interface, _ string) getter[*v1.PersistentVolume] {
 		return c.CoreV1().PersistentVolumes()
 	}),
+	TrustBundle: followed("ClusterTrustBundle", &certificatesv1.ClusterTrustBundle{},
+		func(c kubernetes.Interface, _ string) client[*certificatesv1.ClusterTrustBundle, *certificatesv1.ClusterTrustBundleList] {
+			return c.CertificatesV1().ClusterTrustBundles()
+		}),
+	CertificateRequest: followed("PodCertificateRequest", &certificatesv1.PodCertificateRequest{},
+		func(c kubernetes.Interface, namespace string) client[*certificatesv1.PodCertificateRequest, *certificatesv1.PodCertificateRequestList] {
+			return c.CertificatesV1().PodCertificateRequests(namespace)
+		}),
 }
 
 // kind is how objects of a kind are read.
@@ -50,7 +63,8 @@ type kind struct {
 	// empty is one, by which a watch knows the type.
 	empty runtime.Object
 	get   func(ctx context.Context, c kubernetes.Interface, n Name) (runtime.Object, error)
-	// follow lists and watches one object, by its name; nil: a node may not.
+	// list are the objects that a name's selector finds, and follow lists and watches those, or one object by its name; nil: a node may not.
+	list   func(ctx context.Context, c kubernetes.Interface, n Name) ([]runtime.Object, error)
 	follow func(c kubernetes.Interface, n Name) cache.ListerWatcher
 }
 
@@ -73,12 +87,22 @@ func asked[T runtime.Object](name string, in func(c kubernetes.Interface, namesp
 	}}
 }
 
-// followed makes a kind whose objects are watched as well, each by itself.
+// followed makes a kind whose objects are watched as well, each by itself, or those that a selector finds.
 func followed[T, L runtime.Object](name string, empty T, in func(c kubernetes.Interface, namespace string) client[T, L]) kind {
 	made := asked(name, func(c kubernetes.Interface, namespace string) getter[T] { return in(c, namespace) })
 	made.empty = empty
+	made.list = func(ctx context.Context, c kubernetes.Interface, n Name) ([]runtime.Object, error) {
+		list, err := in(c, n.Namespace).List(ctx, metav1.ListOptions{FieldSelector: n.Selector})
+		if err != nil {
+			return nil, err
+		}
+		return meta.ExtractList(list)
+	}
 	made.follow = func(c kubernetes.Interface, n Name) cache.ListerWatcher {
-		only := fields.OneTermEqualSelector(metav1.ObjectNameField, n.Name).String()
+		only := n.Selector
+		if only == "" {
+			only = fields.OneTermEqualSelector(metav1.ObjectNameField, n.Name).String()
+		}
 		objects := in(c, n.Namespace)
 		return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

@@ -1,5 +1,5 @@
 // Package objects holds the objects that the node's pods refer to, ConfigMaps and Secrets, each followed by a watch of its own: that is all that a node may
-// watch in a cluster that restricts its nodes. Claims and their volumes, which it may only get, are read when they are asked for. Another kind is a row of the table in kinds.go, and
+// watch of them in a cluster that restricts its nodes. Trust bundles are followed by their names or by their signers, requests for certificates by their pods. Claims and their volumes, which it may only get, are read when they are asked for. Another kind is a row of the table in kinds.go, and
 // of pods.References if pods name it.
 //
 // It guarantees that the holder of an object is told of each change of it, and that nothing is held after the last
@@ -18,16 +18,24 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Name names an object; one that is in no namespace has none.
+// Name names an object, or all that a selector finds; what is in no namespace has none.
 type Name struct {
 	Kind            Kind
 	Namespace, Name string
+	// Selector is one of fields, for all objects that it finds. Name is empty then.
+	Selector string
 }
 
 // Reader reads objects.
 type Reader interface {
 	// Get is an object as it was last seen; apierrors.IsNotFound where there is none. It is shared: it must not be changed.
 	Get(ctx context.Context, n Name) (runtime.Object, error)
+}
+
+// Lister lists objects.
+type Lister interface {
+	// List are the objects that the name's selector finds, as they were last seen, in no order. They are shared: they must not be changed.
+	List(ctx context.Context, n Name) ([]runtime.Object, error)
 }
 
 // Get is an object of the Go type that its kind has.
@@ -42,6 +50,23 @@ func Get[T runtime.Object](ctx context.Context, from Reader, n Name) (T, error) 
 		return none, fmt.Errorf("%s %s is a %T, not a %T", n.Kind, n.Name, found, none)
 	}
 	return as, nil
+}
+
+// List are the objects that a selector finds, of the Go type that their kind has.
+func List[T runtime.Object](ctx context.Context, from Lister, n Name) ([]T, error) {
+	found, err := from.List(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]T, 0, len(found))
+	for _, obj := range found {
+		as, ok := obj.(T)
+		if !ok {
+			return nil, fmt.Errorf("%s with %s are of the type %T", n.Kind, n.Selector, obj)
+		}
+		all = append(all, as)
+	}
+	return all, nil
 }
 
 // Store is the set of held objects. It is safe for concurrent use.
@@ -142,20 +167,51 @@ func (s *Store) release(holder string, n Name) {
 	}
 }
 
-// cached returns the object as its watch brought it, or nil.
-func (s *Store) cached(n Name) runtime.Object {
+// watched is the cache of what is held by a name; nil: it is not held, or its watch has brought nothing yet.
+func (s *Store) watched(n Name) cache.Store {
 	s.mu.Lock()
 	e := s.entries[n]
 	s.mu.Unlock()
 	if e == nil || !e.synced() {
 		return nil
 	}
+	return e.store
+}
+
+// cached returns the object as its watch brought it, or nil.
+func (s *Store) cached(n Name) runtime.Object {
+	store := s.watched(n)
+	if store == nil {
+		return nil
+	}
 	key := cache.NewObjectName(n.Namespace, n.Name).String()
-	if found, there, err := e.store.GetByKey(key); err == nil && there {
+	if found, there, err := store.GetByKey(key); err == nil && there {
 		obj, _ := found.(runtime.Object)
 		return obj
 	}
 	return nil
+}
+
+// List implements Lister.
+func (s *Store) List(ctx context.Context, n Name) ([]runtime.Object, error) {
+	if store := s.watched(n); store != nil {
+		var all []runtime.Object
+		for _, found := range store.List() {
+			if obj, ok := found.(runtime.Object); ok {
+				all = append(all, obj)
+			}
+		}
+		return all, nil
+	}
+	kind := kinds[n.Kind]
+	if kind.list == nil {
+		return nil, fmt.Errorf("objects of the kind %s are not listed", n.Kind)
+	}
+	all, err := kind.list(ctx, s.client, n)
+	if err != nil {
+		return nil, fmt.Errorf("list %s with %s: %w", n.Kind, n.Selector, err)
+	}
+	return all, nil
 }
 
 // Get implements Reader.

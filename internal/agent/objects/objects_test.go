@@ -2,15 +2,19 @@ package objects
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -42,7 +46,7 @@ func ticks() (tick func(), wait func(*testing.T)) {
 func TestHold(t *testing.T) {
 	kube := fake.NewClientset(configMap("one"))
 	s := store(t, kube)
-	name := Name{ConfigMap, "ns", "cm"}
+	name := Name{Kind: ConfigMap, Namespace: "ns", Name: "cm"}
 	tick, wait := ticks()
 	s.Hold("a", []Name{name}, tick)
 	wait(t)
@@ -50,18 +54,18 @@ func TestHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(t)
-	cm, err := Get[*v1.ConfigMap](t.Context(), s, Name{ConfigMap, "ns", "cm"})
+	cm, err := Get[*v1.ConfigMap](t.Context(), s, Name{Kind: ConfigMap, Namespace: "ns", Name: "cm"})
 	if err != nil || cm.Data["k"] != "two" {
 		t.Errorf("got %v, %v", cm, err)
 	}
 	other, otherWait := ticks()
-	s.Hold("b", []Name{name, {Secret, "ns", "s"}}, other)
+	s.Hold("b", []Name{name, {Kind: Secret, Namespace: "ns", Name: "s"}}, other)
 	s.Hold("a", nil, nil)
 	if err := kube.CoreV1().ConfigMaps("ns").Delete(t.Context(), "cm", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	otherWait(t)
-	if _, err := Get[*v1.ConfigMap](t.Context(), s, Name{ConfigMap, "ns", "cm"}); !apierrors.IsNotFound(err) {
+	if _, err := Get[*v1.ConfigMap](t.Context(), s, Name{Kind: ConfigMap, Namespace: "ns", Name: "cm"}); !apierrors.IsNotFound(err) {
 		t.Errorf("a deleted object: %v", err)
 	}
 	s.Release("b")
@@ -75,10 +79,10 @@ func TestHold(t *testing.T) {
 // TestNotHeld: what nobody holds is read from the API server.
 func TestNotHeld(t *testing.T) {
 	s := store(t, fake.NewClientset(configMap("one")))
-	if cm, err := Get[*v1.ConfigMap](t.Context(), s, Name{ConfigMap, "ns", "cm"}); err != nil || cm.Data["k"] != "one" {
+	if cm, err := Get[*v1.ConfigMap](t.Context(), s, Name{Kind: ConfigMap, Namespace: "ns", Name: "cm"}); err != nil || cm.Data["k"] != "one" {
 		t.Errorf("got %v, %v", cm, err)
 	}
-	if _, err := Get[*v1.Secret](t.Context(), s, Name{Secret, "ns", "none"}); !apierrors.IsNotFound(err) {
+	if _, err := Get[*v1.Secret](t.Context(), s, Name{Kind: Secret, Namespace: "ns", Name: "none"}); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -87,8 +91,14 @@ func TestNotHeld(t *testing.T) {
 func TestAbsent(t *testing.T) {
 	s := store(t, fake.NewClientset())
 	for want, get := range map[string]func() error{
-		`configmap "none" not found`: func() error { _, err := Get[*v1.ConfigMap](t.Context(), s, Name{ConfigMap, "ns", "none"}); return err },
-		`secret "none" not found`:    func() error { _, err := Get[*v1.Secret](t.Context(), s, Name{Secret, "ns", "none"}); return err },
+		`configmap "none" not found`: func() error {
+			_, err := Get[*v1.ConfigMap](t.Context(), s, Name{Kind: ConfigMap, Namespace: "ns", Name: "none"})
+			return err
+		},
+		`secret "none" not found`: func() error {
+			_, err := Get[*v1.Secret](t.Context(), s, Name{Kind: Secret, Namespace: "ns", Name: "none"})
+			return err
+		},
 	} {
 		if err := get(); !apierrors.IsNotFound(err) || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
@@ -97,17 +107,27 @@ func TestAbsent(t *testing.T) {
 }
 
 func TestReferences(t *testing.T) {
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Spec: v1.PodSpec{
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: v1.PodSpec{
+		NodeName:       "n",
 		InitContainers: []v1.Container{{EnvFrom: []v1.EnvFromSource{{SecretRef: &v1.SecretEnvSource{LocalObjectReference: v1.LocalObjectReference{Name: "a"}}}}}},
 		Containers: []v1.Container{{Env: []v1.EnvVar{{ValueFrom: &v1.EnvVarSource{ConfigMapKeyRef: &v1.ConfigMapKeySelector{
 			LocalObjectReference: v1.LocalObjectReference{Name: "b"}}}}}}},
 		Volumes: []v1.Volume{{VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
-			{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "b"}}}}}}}},
+			{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "b"}}},
+			{PodCertificate: &v1.PodCertificateProjection{}}, {PodCertificate: &v1.PodCertificateProjection{}},
+			{ClusterTrustBundle: &v1.ClusterTrustBundleProjection{Name: new("roots")}}, {ClusterTrustBundle: &v1.ClusterTrustBundleProjection{SignerName: new("a.b/c")}},
+		}}}}},
 		ImagePullSecrets: []v1.LocalObjectReference{{Name: "c"}},
 	}}
 	got := References(pod)
-	want := []Name{{Secret, "ns", "a"}, {ConfigMap, "ns", "b"}, {Secret, "ns", "c"}}
-	if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
+	want := []Name{
+		{Kind: Secret, Namespace: "ns", Name: "a"}, {Kind: ConfigMap, Namespace: "ns", Name: "b"}, {Kind: Secret, Namespace: "ns", Name: "c"},
+		{Kind: CertificateRequest, Namespace: "ns", Selector: "spec.nodeName=n,spec.podName=p"}, {Kind: TrustBundle, Name: "roots"}, {Kind: TrustBundle, Selector: "spec.signerName=a.b/c"},
+	}
+	inOrder := func(a, b Name) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }
+	slices.SortFunc(got, inOrder)
+	slices.SortFunc(want, inOrder)
+	if !slices.Equal(got, want) {
 		t.Errorf("got %v", got)
 	}
 }
@@ -115,10 +135,10 @@ func TestReferences(t *testing.T) {
 // TestOtherKinds: a kind that has no row is refused, and not taken for another.
 func TestOtherKinds(t *testing.T) {
 	s := store(t, fake.NewClientset(configMap("one")))
-	if _, err := s.Get(t.Context(), Name{Kind("nodes"), "ns", "cm"}); err == nil || !strings.Contains(err.Error(), "nodes") {
+	if _, err := s.Get(t.Context(), Name{Kind: "nodes", Namespace: "ns", Name: "cm"}); err == nil || !strings.Contains(err.Error(), "nodes") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := Get[*v1.Secret](t.Context(), s, Name{ConfigMap, "ns", "cm"}); err == nil || !strings.Contains(err.Error(), "*v1.ConfigMap") {
+	if _, err := Get[*v1.Secret](t.Context(), s, Name{Kind: ConfigMap, Namespace: "ns", Name: "cm"}); err == nil || !strings.Contains(err.Error(), "*v1.ConfigMap") {
 		t.Errorf("a ConfigMap as a Secret: %v", err)
 	}
 }
@@ -137,7 +157,7 @@ func TestAsked(t *testing.T) {
 	}
 	read := func(want string) {
 		t.Helper()
-		got, err := Get[*v1.PersistentVolumeClaim](t.Context(), s, Name{Claim, "ns", "c"})
+		got, err := Get[*v1.PersistentVolumeClaim](t.Context(), s, Name{Kind: Claim, Namespace: "ns", Name: "c"})
 		if err != nil || *got.Spec.StorageClassName != want {
 			t.Errorf("got %v, %v, want the class %s", got, err, want)
 		}
@@ -147,7 +167,44 @@ func TestAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	read("two")
-	if _, err := s.Get(t.Context(), Name{Claim, "ns", "none"}); !apierrors.IsNotFound(err) || err.Error() != `persistentvolumeclaim "none" not found` {
+	if _, err := s.Get(t.Context(), Name{Kind: Claim, Namespace: "ns", Name: "none"}); !apierrors.IsNotFound(err) || err.Error() != `persistentvolumeclaim "none" not found` {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestSelection: what a selector finds is listed, asked for where it is not held, and as its watch brought it where it is.
+func TestSelection(t *testing.T) {
+	bundle := func(name string) *certificatesv1.ClusterTrustBundle {
+		return &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: "a.b/c"}}
+	}
+	kube := fake.NewClientset(bundle("a.b:c:1"))
+	s := store(t, kube)
+	name := TrustBundles(&v1.ClusterTrustBundleProjection{SignerName: new("a.b/c")})
+	count := func(want int) {
+		t.Helper()
+		all, err := List[*certificatesv1.ClusterTrustBundle](t.Context(), s, name)
+		if err != nil || len(all) != want {
+			t.Errorf("%v, %v, want %d", all, err, want)
+		}
+	}
+	count(1)
+	asked := kube.Actions()[0].(clienttesting.ListAction).GetListRestrictions()
+	if asked.Fields.String() != "spec.signerName=a.b/c" {
+		t.Errorf("asked for %v", asked)
+	}
+	tick, wait := ticks()
+	s.Hold("pod", []Name{name}, tick)
+	wait(t)
+	count(1)
+	if _, err := kube.CertificatesV1().ClusterTrustBundles().Create(t.Context(), bundle("a.b:c:2"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wait(t)
+	count(2)
+	if _, err := List[*v1.Secret](t.Context(), s, name); err == nil {
+		t.Error("bundles are secrets")
+	}
+	if _, err := s.List(t.Context(), Name{Kind: Claim, Namespace: "ns", Selector: "a=b"}); err == nil {
+		t.Error("claims are listed, which a node may not")
 	}
 }

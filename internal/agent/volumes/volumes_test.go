@@ -35,6 +35,9 @@ import (
 type someObjects struct {
 	data   map[string]string
 	secret map[string][]byte
+	// key is that of the pod's certificate; refused: there is none.
+	key     string
+	refused error
 }
 
 func (o *someObjects) Get(_ context.Context, n objects.Name) (runtime.Object, error) {
@@ -62,7 +65,7 @@ func managerIn(t *testing.T, dir string, o *someObjects) *Manager {
 	if os.Getuid() != 0 {
 		t.Fatal("this test mounts: run it as root")
 	}
-	m := New(Config{Dir: dir, Kinds: kinds.Config{Objects: o, Tokens: o, HostIPs: []string{"1.2.3.4"}, Allocatable: func() v1.ResourceList { return nil }}})
+	m := New(Config{Dir: dir, Kinds: kinds.Config{Objects: o, Tokens: o, Trust: o, Certificates: o, HostIPs: []string{"1.2.3.4"}, Allocatable: func() v1.ResourceList { return nil }}})
 	t.Cleanup(func() {
 		if err := m.Remove(context.Background(), "u"); err != nil {
 			t.Error(err)

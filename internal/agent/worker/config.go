@@ -19,13 +19,14 @@ import (
 
 // Config is what all workers share.
 type Config struct {
-	Runtime  Runtime
-	Actions  Actions
-	Devices  Devices
-	Ledger   Ledger
-	Files    Files
-	Objects  Objects
-	Tokens   Tokens
+	Runtime Runtime
+	Actions Actions
+	Devices Devices
+	Ledger  Ledger
+	Files   Files
+	Objects Objects
+	// Renewed are what volumes show and what ends: tokens, certificates.
+	Renewed  []Renewed
 	Status   Status
 	Probes   Probes
 	Shutdown Shutdown
@@ -92,9 +93,9 @@ type Objects interface {
 	Release(holder string)
 }
 
-// Tokens are the tokens of service accounts that volumes show.
-type Tokens interface {
-	// Due is when the first of the pod's wants to be renewed; zero: it has none.
+// Renewed are things of one kind that volumes show, and that are renewed before they end.
+type Renewed interface {
+	// Due is when the first of the pod's wants to be renewed; zero: none does.
 	Due(pod *v1.Pod) time.Time
 	// Forget drops the pod's.
 	Forget(uid types.UID)

@@ -209,7 +209,9 @@ func (w *Worker) Run(ctx context.Context) {
 		if done {
 			w.cfg.Status.Forget(w.uid)
 			w.cfg.Objects.Release(string(w.uid))
-			w.cfg.Tokens.Forget(w.uid)
+			for _, r := range w.cfg.Renewed {
+				r.Forget(w.uid)
+			}
 			w.cfg.Ledger.Release(w.uid)
 			w.cfg.Probes.Forget(w.uid)
 			return
@@ -380,7 +382,7 @@ func (w *Worker) complete(wish *wish, in *plan.Input) {
 }
 
 // follow has the worker told of changes of the objects that the pod refers to, and notes when its volumes are out of
-// date. It returns when the next token in them is due.
+// date. It returns when the next of what ends in them is due.
 func (w *Worker) follow(wish *wish, observed *plan.Observed) time.Time {
 	if w.facts.Has(plan.Released) || wish.gone || wish.pod.DeletionTimestamp != nil {
 		return time.Time{}
@@ -388,7 +390,9 @@ func (w *Worker) follow(wish *wish, observed *plan.Observed) time.Time {
 	w.cfg.Objects.Hold(string(w.uid), objects.References(wish.pod), w.objectsChanged)
 	var due time.Time
 	if len(observed.Sandboxes) > 0 { // before, they are asked for when the volumes are made
-		due = w.cfg.Tokens.Due(wish.pod)
+		for _, r := range w.cfg.Renewed {
+			due = earlier(due, r.Due(wish.pod))
+		}
 	}
 	if !due.IsZero() && !time.Now().Before(due) {
 		w.outdate(wish.pod)

@@ -180,17 +180,20 @@ func volumeRows() map[reflect.Type]rows {
 			"Medium": {Agent: unless(values(v1.StorageMediumDefault, v1.StorageMediumMemory))}, // the server's validation says which there are
 			"Mode":   refused,
 		}),
-		reflect.TypeFor[v1.KeyToPath]():                     rowsOf(all("Key", "Path", "Mode")).with(rows{"User": refused}),
-		reflect.TypeFor[v1.ConfigMapVolumeSource]():         rowsOf(all("LocalObjectReference", "Items", "DefaultMode", "Optional")).with(rows{"DefaultUser": refused}),
-		reflect.TypeFor[v1.SecretVolumeSource]():            rowsOf(all("SecretName", "Items", "DefaultMode", "Optional")).with(rows{"DefaultUser": refused}),
-		reflect.TypeFor[v1.DownwardAPIVolumeSource]():       rowsOf(all("Items", "DefaultMode")).with(rows{"DefaultUser": refused}),
-		reflect.TypeFor[v1.DownwardAPIVolumeFile]():         rowsOf(all("Path", "FieldRef", "ResourceFieldRef", "Mode")).with(rows{"User": refused}),
-		reflect.TypeFor[v1.ProjectedVolumeSource]():         rowsOf(all("Sources", "DefaultMode")).with(rows{"DefaultUser": refused}),
-		reflect.TypeFor[v1.VolumeProjection]():              rowsOf(all("ConfigMap", "Secret", "DownwardAPI", "ServiceAccountToken")).with(rows{"ClusterTrustBundle": refused, "PodCertificate": refused}),
+		reflect.TypeFor[v1.KeyToPath]():                     all("Key", "Path", "Mode", "User"),
+		reflect.TypeFor[v1.ConfigMapVolumeSource]():         all("LocalObjectReference", "Items", "DefaultMode", "Optional", "DefaultUser"),
+		reflect.TypeFor[v1.SecretVolumeSource]():            all("SecretName", "Items", "DefaultMode", "Optional", "DefaultUser"),
+		reflect.TypeFor[v1.DownwardAPIVolumeSource]():       all("Items", "DefaultMode", "DefaultUser"),
+		reflect.TypeFor[v1.DownwardAPIVolumeFile]():         all("Path", "FieldRef", "ResourceFieldRef", "Mode", "User"),
+		reflect.TypeFor[v1.ProjectedVolumeSource]():         all("Sources", "DefaultMode", "DefaultUser"),
+		reflect.TypeFor[v1.VolumeProjection]():              all("ConfigMap", "Secret", "DownwardAPI", "ServiceAccountToken", "ClusterTrustBundle", "PodCertificate"),
 		reflect.TypeFor[v1.ConfigMapProjection]():           all("LocalObjectReference", "Items", "Optional"),
 		reflect.TypeFor[v1.SecretProjection]():              all("LocalObjectReference", "Items", "Optional"),
 		reflect.TypeFor[v1.DownwardAPIProjection]():         all("Items"),
-		reflect.TypeFor[v1.ServiceAccountTokenProjection](): rowsOf(all("Audience", "ExpirationSeconds", "Path")).with(rows{"User": refused}),
+		reflect.TypeFor[v1.ServiceAccountTokenProjection](): all("Audience", "ExpirationSeconds", "Path", "User"),
+		reflect.TypeFor[v1.ClusterTrustBundleProjection]():  all("Name", "SignerName", "LabelSelector", "Optional", "Path", "User"),
+		reflect.TypeFor[v1.PodCertificateProjection](): all("SignerName", "KeyType", "MaxExpirationSeconds", "CredentialBundlePath", "KeyPath",
+			"CertificateChainPath", "UserAnnotations", "User"),
 	}
 }
 

@@ -140,16 +140,15 @@ func TestTheColumnsDiffer(t *testing.T) {
 		Affinity: &v1.Affinity{PodAffinity: &v1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: make([]v1.WeightedPodAffinityTerm, 1)}}, PriorityClassName: "high", Priority: &seven, ServiceAccountName: "builder", TopologySpreadConstraints: make([]v1.TopologySpreadConstraint, 1),
 		SchedulingGroup: &v1.PodSchedulingGroup{PodGroupName: new("group")},
 		Overhead:        v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")},
-		Volumes: []v1.Volume{{VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
-			{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token"}}, {PodCertificate: &v1.PodCertificateProjection{}}}}}}},
+		Volumes:         []v1.Volume{{VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Mode: new(int32(0o700))}}}},
 	}
-	if got, want := refusedBy(Agent, spec), "spec.volumes[0].projected.sources[1].podCertificate"; got != want {
+	if got, want := refusedBy(Agent, spec), "spec.volumes[0].emptyDir.mode"; got != want {
 		t.Errorf("the agent: %s, want %s", got, want)
 	}
 	got := strings.Split(refusedBy(Server, spec), ", ")
 	for _, want := range []string{
 		"spec.schedulingGroup",
-		"spec.volumes[0].projected.sources[1].podCertificate",
+		"spec.volumes[0].emptyDir.mode",
 	} {
 		if !slices.Contains(got, want) {
 			t.Errorf("the API server does not refuse %s: %s", want, fmt.Sprint(got))

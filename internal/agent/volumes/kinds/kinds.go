@@ -10,15 +10,18 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod.dev/monopod/internal/agent/certificates"
 	"monopod.dev/monopod/internal/agent/objects"
 	"monopod.dev/monopod/internal/pods"
 )
 
 // Config is what volumes are made from.
 type Config struct {
-	// Objects are what volumes are written from, Tokens the tokens in them.
-	Objects objects.Reader
-	Tokens  Tokens
+	// Objects are what volumes are written from, Tokens, Trust and Certificates the tokens, the authorities and the keys in them.
+	Objects      objects.Reader
+	Tokens       Tokens
+	Trust        Trust
+	Certificates Certificates
 	// HostIPs and Allocatable are what downward API volumes may tell of the node. No volume in memory is larger than the memory that can be allocated.
 	HostIPs     []string
 	Allocatable func() v1.ResourceList
@@ -34,6 +37,18 @@ type Config struct {
 type Tokens interface {
 	// Token is a token of the pod's service account, which holds for some time still.
 	Token(ctx context.Context, pod *v1.Pod, src *v1.ServiceAccountTokenProjection) (string, error)
+}
+
+// Trust gives certificates of authorities.
+type Trust interface {
+	// Anchors are those that a volume shows, as PEM.
+	Anchors(ctx context.Context, src *v1.ClusterTrustBundleProjection) ([]byte, error)
+}
+
+// Certificates gives keys and certificates of pods.
+type Certificates interface {
+	// Credentials are those of a source of a volume, by its place among the volume's sources. It may wait for a signer.
+	Credentials(ctx context.Context, pod *v1.Pod, volume string, index int, src *v1.PodCertificateProjection) (certificates.Credentials, error)
 }
 
 // Volume is a volume of a pod.

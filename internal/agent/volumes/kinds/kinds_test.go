@@ -63,12 +63,12 @@ func TestReadersSeeOneVersion(t *testing.T) {
 
 func TestPathsStayInside(t *testing.T) {
 	for _, path := range []string{"../x", "/x", "a/../../x", "", ".", "..", "..data", "..data/x"} {
-		if err := (payload{}).add(path, nil, 0); err == nil {
+		if err := (payload{}).add(path, file{}); err == nil {
 			t.Errorf("%q was taken", path)
 		}
 	}
 	for _, path := range []string{"x", "a/b", "a/../b", ".x", "a..b"} {
-		if err := (payload{}).add(path, nil, 0); err != nil {
+		if err := (payload{}).add(path, file{}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -50,13 +51,13 @@ func (w *written) Setup(ctx context.Context, vol *Volume) error {
 	var err error
 	switch {
 	case v.ConfigMap != nil:
-		err = w.addConfigMap(ctx, p, pod, v.ConfigMap.Name, v.ConfigMap.Items, v.ConfigMap.DefaultMode, v.ConfigMap.Optional)
+		err = w.addConfigMap(ctx, p, pod, v.ConfigMap.Name, v.ConfigMap.Items, v.ConfigMap.Optional, unsaid{v.ConfigMap.DefaultMode, v.ConfigMap.DefaultUser})
 	case v.Secret != nil:
-		err = w.addSecret(ctx, p, pod, v.Secret.SecretName, v.Secret.Items, v.Secret.DefaultMode, v.Secret.Optional)
+		err = w.addSecret(ctx, p, pod, v.Secret.SecretName, v.Secret.Items, v.Secret.Optional, unsaid{v.Secret.DefaultMode, v.Secret.DefaultUser})
 	case v.DownwardAPI != nil:
-		err = w.addDownward(p, pod, v.DownwardAPI.Items, v.DownwardAPI.DefaultMode)
+		err = w.addDownward(p, pod, v.DownwardAPI.Items, unsaid{v.DownwardAPI.DefaultMode, v.DownwardAPI.DefaultUser})
 	case v.Projected != nil:
-		secret, err = w.addProjected(ctx, p, pod, v.Projected)
+		secret, err = w.addProjected(ctx, p, pod, v.Name, v.Projected)
 	}
 	if err != nil {
 		return err
@@ -75,41 +76,50 @@ func (w *written) Setup(ctx context.Context, vol *Volume) error {
 
 const defaultMode = 0o644
 
-func mode(item, fallback *int32) os.FileMode {
+// unsaid is what holds for files of which nothing is said: their mode, and whose they are.
+type unsaid struct {
+	mode *int32
+	user *int64
+}
+
+func (u unsaid) modeOf(item *int32) os.FileMode {
 	switch {
 	case item != nil:
 		return os.FileMode(*item) & 0o777
-	case fallback != nil:
-		return os.FileMode(*fallback) & 0o777
+	case u.mode != nil:
+		return os.FileMode(*u.mode) & 0o777
 	}
 	return defaultMode
 }
 
+func (u unsaid) userOf(item *int64) *int64 {
+	if item != nil {
+		return item
+	}
+	return u.user
+}
+
 // add puts a file into the payload. The API server has validated the path; a second look keeps a faulty one inside the volume.
-func (p payload) add(path string, data []byte, mode os.FileMode) error {
+func (p payload) add(path string, f file) error {
 	clean := filepath.Clean(path)
 	if !filepath.IsLocal(clean) || strings.HasPrefix(clean, "..") || clean == "." {
 		return fmt.Errorf("path %q leads out of the volume", path)
 	}
-	p[clean] = file{data: data, mode: mode}
+	p[clean] = f
 	return nil
 }
 
-// addToken adds a token, which nobody reads but those for whom it is: the user of the containers, if all have the same one, and the group of the volumes.
-// Where neither is known it has the mode of the volume's other files.
-func (p payload) addToken(path, token string, pod *v1.Pod, fallback *int32) error {
-	owner := onlyUser(pod)
-	if owner == nil && fsGroup(pod) < 0 {
-		return p.add(path, []byte(token), mode(nil, fallback))
+// addOwn adds what was made for the pod (a token, a key), which nobody reads but those for whom it is: the user who is named, or the user of the containers if all have
+// the same one, and the group of the volumes. Where none is known it has the mode of the volume's other files.
+func (p payload) addOwn(path string, data []byte, pod *v1.Pod, user *int64, u unsaid) error {
+	f := file{data: data, mode: 0o600, owner: u.userOf(user)}
+	if f.owner == nil {
+		f.owner = onlyUser(pod)
 	}
-	if err := p.add(path, []byte(token), 0o600); err != nil {
-		return err
+	if f.owner == nil && fsGroup(pod) < 0 {
+		f.mode = u.modeOf(nil)
 	}
-	clean := filepath.Clean(path)
-	f := p[clean]
-	f.owner = owner
-	p[clean] = f
-	return nil
+	return p.add(path, f)
 }
 
 // onlyUser is the user that all containers of a pod run as; nil: they differ, or the specification does not say.
@@ -127,10 +137,10 @@ func onlyUser(pod *v1.Pod) (user *int64) {
 	return user
 }
 
-func (p payload) addKeys(kind string, data map[string][]byte, items []v1.KeyToPath, fallback *int32, optional *bool) error {
+func (p payload) addKeys(kind string, data map[string][]byte, items []v1.KeyToPath, optional *bool, u unsaid) error {
 	if len(items) == 0 {
 		for k, v := range data {
-			if err := p.add(k, v, mode(nil, fallback)); err != nil {
+			if err := p.add(k, file{data: v, mode: u.modeOf(nil), owner: u.user}); err != nil {
 				return err
 			}
 		}
@@ -144,14 +154,14 @@ func (p payload) addKeys(kind string, data map[string][]byte, items []v1.KeyToPa
 		if !ok {
 			return &env.NoKey{Words: fmt.Sprintf("%s has no key %q", kind, it.Key)}
 		}
-		if err := p.add(it.Path, v, mode(it.Mode, fallback)); err != nil {
+		if err := p.add(it.Path, file{data: v, mode: u.modeOf(it.Mode), owner: u.userOf(it.User)}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *written) addConfigMap(ctx context.Context, p payload, pod *v1.Pod, name string, items []v1.KeyToPath, fallback *int32, optional *bool) error {
+func (w *written) addConfigMap(ctx context.Context, p payload, pod *v1.Pod, name string, items []v1.KeyToPath, optional *bool, u unsaid) error {
 	cm, err := objects.Get[*v1.ConfigMap](ctx, w.cfg.Objects, objects.Name{Kind: objects.ConfigMap, Namespace: pod.Namespace, Name: name})
 	if apierrors.IsNotFound(err) && optional != nil && *optional {
 		return nil
@@ -166,10 +176,10 @@ func (w *written) addConfigMap(ctx context.Context, p payload, pod *v1.Pod, name
 	for k, v := range cm.BinaryData {
 		data[k] = v
 	}
-	return p.addKeys("ConfigMap "+pod.Namespace+"/"+name, data, items, fallback, optional)
+	return p.addKeys("ConfigMap "+pod.Namespace+"/"+name, data, items, optional, u)
 }
 
-func (w *written) addSecret(ctx context.Context, p payload, pod *v1.Pod, name string, items []v1.KeyToPath, fallback *int32, optional *bool) error {
+func (w *written) addSecret(ctx context.Context, p payload, pod *v1.Pod, name string, items []v1.KeyToPath, optional *bool, u unsaid) error {
 	s, err := objects.Get[*v1.Secret](ctx, w.cfg.Objects, objects.Name{Kind: objects.Secret, Namespace: pod.Namespace, Name: name})
 	if apierrors.IsNotFound(err) && optional != nil && *optional {
 		return nil
@@ -177,10 +187,10 @@ func (w *written) addSecret(ctx context.Context, p payload, pod *v1.Pod, name st
 	if err != nil {
 		return err
 	}
-	return p.addKeys("Secret "+pod.Namespace+"/"+name, s.Data, items, fallback, optional)
+	return p.addKeys("Secret "+pod.Namespace+"/"+name, s.Data, items, optional, u)
 }
 
-func (w *written) addDownward(p payload, pod *v1.Pod, items []v1.DownwardAPIVolumeFile, fallback *int32) error {
+func (w *written) addDownward(p payload, pod *v1.Pod, items []v1.DownwardAPIVolumeFile, u unsaid) error {
 	for _, it := range items {
 		var value string
 		var err error
@@ -197,7 +207,7 @@ func (w *written) addDownward(p payload, pod *v1.Pod, items []v1.DownwardAPIVolu
 		if err != nil {
 			return fmt.Errorf("file %s: %w", it.Path, err)
 		}
-		if err := p.add(it.Path, []byte(value), mode(it.Mode, fallback)); err != nil {
+		if err := p.add(it.Path, file{data: []byte(value), mode: u.modeOf(it.Mode), owner: u.userOf(it.User)}); err != nil {
 			return err
 		}
 	}
@@ -205,22 +215,31 @@ func (w *written) addDownward(p payload, pod *v1.Pod, items []v1.DownwardAPIVolu
 }
 
 // addProjected adds all sources, the later winning; secret says that the volume holds something secret.
-func (w *written) addProjected(ctx context.Context, p payload, pod *v1.Pod, v *v1.ProjectedVolumeSource) (secret bool, err error) {
-	for _, s := range v.Sources {
+func (w *written) addProjected(ctx context.Context, p payload, pod *v1.Pod, volume string, v *v1.ProjectedVolumeSource) (secret bool, err error) {
+	u := unsaid{v.DefaultMode, v.DefaultUser}
+	for i, s := range v.Sources {
 		switch {
 		case s.ConfigMap != nil:
-			err = w.addConfigMap(ctx, p, pod, s.ConfigMap.Name, s.ConfigMap.Items, v.DefaultMode, s.ConfigMap.Optional)
+			err = w.addConfigMap(ctx, p, pod, s.ConfigMap.Name, s.ConfigMap.Items, s.ConfigMap.Optional, u)
 		case s.Secret != nil:
 			secret = true
-			err = w.addSecret(ctx, p, pod, s.Secret.Name, s.Secret.Items, v.DefaultMode, s.Secret.Optional)
+			err = w.addSecret(ctx, p, pod, s.Secret.Name, s.Secret.Items, s.Secret.Optional, u)
 		case s.DownwardAPI != nil:
-			err = w.addDownward(p, pod, s.DownwardAPI.Items, v.DefaultMode)
+			err = w.addDownward(p, pod, s.DownwardAPI.Items, u)
 		case s.ServiceAccountToken != nil:
 			secret = true
 			var token string
 			if token, err = w.cfg.Tokens.Token(ctx, pod, s.ServiceAccountToken); err == nil {
-				err = p.addToken(s.ServiceAccountToken.Path, token, pod, v.DefaultMode)
+				err = p.addOwn(s.ServiceAccountToken.Path, []byte(token), pod, s.ServiceAccountToken.User, u)
 			}
+		case s.ClusterTrustBundle != nil:
+			var anchors []byte
+			if anchors, err = w.cfg.Trust.Anchors(ctx, s.ClusterTrustBundle); err == nil {
+				err = p.addOwn(s.ClusterTrustBundle.Path, anchors, pod, s.ClusterTrustBundle.User, u)
+			}
+		case s.PodCertificate != nil:
+			secret = true
+			err = w.addCertificate(ctx, p, pod, volume, i, s.PodCertificate, u)
 		default:
 			err = fmt.Errorf("a projected source of this kind is not supported")
 		}
@@ -229,4 +248,24 @@ func (w *written) addProjected(ctx context.Context, p payload, pod *v1.Pod, v *v
 		}
 	}
 	return secret, nil
+}
+
+// addCertificate adds a key and its certificates, in one file or in two.
+func (w *written) addCertificate(ctx context.Context, p payload, pod *v1.Pod, volume string, index int, s *v1.PodCertificateProjection, u unsaid) error {
+	c, err := w.cfg.Certificates.Credentials(ctx, pod, volume, index, s)
+	if err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		path string
+		data []byte
+	}{{s.CredentialBundlePath, slices.Concat(c.Key, c.Chain)}, {s.KeyPath, c.Key}, {s.CertificateChainPath, c.Chain}} {
+		if f.path == "" {
+			continue
+		}
+		if err := p.addOwn(f.path, f.data, pod, s.User, u); err != nil {
+			return err
+		}
+	}
+	return nil
 }

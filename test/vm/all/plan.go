@@ -26,6 +26,7 @@ var apart = []partApart{
 	{part: "internal/apiserver", why: "uses nothing of the kernel but files and loopback; the nodes of test/e2e have all of it"},
 	{part: "internal/controllers", why: "speaks to an API server alone; the nodes of test/e2e have all of it"},
 	{part: "internal/agent", why: "speaks to an API and a runtime, and reads files; the nodes of test/e2e have all of it", but: []string{"internal/agent/volumes", "internal/agent/podstats"}},
+	{part: "internal/storage", why: "speaks to an API server, whose etcd is too slow here; what it does to disks is in hold, which is run, and in the nodes of test/e2e", but: []string{"internal/storage/hold"}},
 	{part: "internal/archtest", why: "reads the sources, by the go command"},
 	{part: "internal/runtime/conformance", why: "reads the sources and the CRI's, by the go command"},
 	{part: "test/bench", why: "measures; emulated figures mean nothing"},

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"monopod.dev/monopod/internal/controllers/binder/errand"
 	"monopod.dev/monopod/internal/controllers/storageindex"
 	"monopod.dev/monopod/internal/kit/informer"
 	"monopod.dev/monopod/internal/kit/queue"
@@ -66,7 +67,7 @@ type Binder struct {
 	news       news
 	shelves    shelves
 	prospect   *prospect
-	errands    errands
+	errands    errand.Table
 	stranded   stranded
 	toDo       *queue.Queue[types.UID] // the pods whose errands are to go on
 }
@@ -122,8 +123,8 @@ func (b *Binder) Run(ctx context.Context) error {
 	var errands sync.WaitGroup
 	errands.Go(func() {
 		b.toDo.Run(ctx, errandWorkers, b.errand, func(uid types.UID, err error) {
-			if e := b.errands.get(uid); e != nil && !apierrors.IsConflict(err) { // else the object has just changed: what has become of it is looked at
-				b.log.Warn("cannot bind the volumes of a pod, trying again", "namespace", e.pod.Namespace, "pod", e.pod.Name, "error", err)
+			if e := b.errands.Get(uid); e != nil && !apierrors.IsConflict(err) { // else the object has just changed: what has become of it is looked at
+				b.log.Warn("cannot bind the volumes of a pod, trying again", "namespace", e.Pod.Namespace, "pod", e.Pod.Name, "error", err)
 			}
 		})
 	})
@@ -160,7 +161,7 @@ func (b *Binder) podChanged(old, pod *corev1.Pod) {
 	}
 	b.line.leave(pod.UID)
 	b.news.forget(pod.UID)
-	if e := b.errands.get(pod.UID); e == nil || !e.fits(pod) {
+	if e := b.errands.Get(pod.UID); e == nil || !fits(e, pod) {
 		b.cancel(pod)
 	}
 	if pod.Spec.NodeName != "" && b.book.show(pod) {
@@ -253,14 +254,14 @@ func (b *Binder) nodeChanged(old, node *corev1.Node) {
 		apiequality.Semantic.DeepEqual(old.Status.Allocatable, node.Status.Allocatable) {
 		return
 	}
-	b.goOn(b.errands.on(node.Name))
+	b.goOn(b.errands.On(node.Name))
 	b.retryStranded(node.Name)
 	b.retryWaiting()
 }
 
 func (b *Binder) nodeGone(obj any) {
 	if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
-		b.goOn(b.errands.on(name.Name))
+		b.goOn(b.errands.On(name.Name))
 	}
 	b.retryWaiting()
 }
@@ -310,7 +311,7 @@ func (b *Binder) sync(ctx context.Context, key types.NamespacedName) error {
 	if !placed && (!isOurs(pod) || b.book.has(pod.UID)) {
 		return nil
 	}
-	if pause := b.errands.pause(pod.UID, time.Now()); pause > 0 {
+	if pause := b.errands.Pause(pod.UID, time.Now()); pause > 0 {
 		b.queue.AddAfter(key, pause)
 		return nil
 	}
@@ -336,7 +337,7 @@ func (b *Binder) sync(ctx context.Context, key types.NamespacedName) error {
 	case d.pod != pod: // nobody is to be told of a wait for that one
 		b.queue.Add(key)
 	}
-	if !d.plan.empty() {
+	if !d.plan.Empty() {
 		b.start(d.pod, d.node, d.plan)
 		return nil
 	}
@@ -351,7 +352,7 @@ type decision struct {
 	why        string
 	forDevices bool
 	// plan is what has to become of its claims first.
-	plan plan
+	plan errand.Plan
 	// behind: it is another one in line for which the pod waits.
 	behind bool
 	// stale: claims or volumes have changed while it was decided, so it is to be decided again.

@@ -20,7 +20,7 @@
 // is fitted to one. A pod with scheduling gates is not looked at, and holds up nobody, until the last of them is taken away.
 //
 // What a pod's claims have to do with nodes, volumes.go says: where their volumes are, and where those could be had that they do not have yet. Such a pod gets its
-// place first; then its volumes are bound (prebind.go acts, errand.go says what comes next), and the pod after them, while others are decided about. A pod that names
+// place first; then its volumes are bound (prebind.go acts, package errand says what comes next), and the pod after them, while others are decided about. A pod that names
 // its node by itself is never bound, and gets volumes for its claims there (placed.go).
 //
 // It guarantees that two pods are never bound on the strength of the same free resource, as long as one binder runs.

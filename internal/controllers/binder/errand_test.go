@@ -8,23 +8,24 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/types"
+
+	"monopod.dev/monopod/internal/controllers/binder/errand"
 )
 
 // text says what comes next.
-func (s step) text() (text string) {
-	for _, g := range s.gives {
-		text += fmt.Sprintf("give %s to %s; ", g.volume.Name, g.claim.Name)
+func text(s errand.Step) (text string) {
+	for _, g := range s.Gives {
+		text += fmt.Sprintf("give %s to %s; ", g.Volume.Name, g.Claim.Name)
 	}
-	for _, c := range s.makes {
+	for _, c := range s.Makes {
 		text += fmt.Sprintf("mark %s; ", c.Name)
 	}
 	switch {
-	case s.failed != "" && s.quiet:
-		text += "anew: " + s.failed
-	case s.failed != "":
-		text += "failed: " + s.failed
-	case s.done:
+	case s.Failed != "" && s.Quiet:
+		text += "anew: " + s.Failed
+	case s.Failed != "":
+		text += "failed: " + s.Failed
+	case s.Done:
 		text += "done"
 	case text == "":
 		text = "wait"
@@ -44,17 +45,17 @@ func half(volume string) ofAClaim {
 // TestErrand: what comes next for a pod on node a, after what was written and by what is seen.
 func TestErrand(t *testing.T) {
 	begin := time.Now()
-	gives := plan{gives: []give{{claimed("c"), stored("v")}}}
-	makes := plan{makes: []*corev1.PersistentVolumeClaim{claimed("c")}}
-	both := plan{gives: gives.gives, makes: []*corev1.PersistentVolumeClaim{claimed("d")}}
-	vAt, cAt := map[object]string{ofVolume("v"): "10"}, map[object]string{{"default", "c"}: "10"}
+	gives := errand.Plan{Gives: []errand.Give{{Claim: claimed("c"), Volume: stored("v")}}}
+	makes := errand.Plan{Makes: []*corev1.PersistentVolumeClaim{claimed("c")}}
+	both := errand.Plan{Gives: gives.Gives, Makes: []*corev1.PersistentVolumeClaim{claimed("d")}}
+	vAt, cAt := map[errand.Object]string{errand.OfVolume("v"): "10"}, map[errand.Object]string{{Namespace: "default", Name: "c"}: "10"}
 	some := func(claims ...*corev1.PersistentVolumeClaim) []*corev1.PersistentVolumeClaim { return claims }
 	vols := func(volumes ...*corev1.PersistentVolume) []*corev1.PersistentVolume { return volumes }
 	another := func(c *corev1.PersistentVolumeClaim) { c.UID = "another" }
 	for _, c := range []struct {
 		name    string
-		plan    plan
-		written map[object]string
+		plan    errand.Plan
+		written map[errand.Object]string
 		claims  []*corev1.PersistentVolumeClaim
 		volumes []*corev1.PersistentVolume
 		after   time.Duration
@@ -79,7 +80,7 @@ func TestErrand(t *testing.T) {
 			want: `failed: pv "v" node affinity doesn't match node "a": no matching NodeSelectorTerms`},
 
 		{name: "mark it", plan: makes, claims: some(claimed("c")), want: "mark c; "},
-		{name: "mark it in the place of one that is gone", plan: plan{makes: some(claimed("c", onNode("z")))}, claims: some(claimed("c", onNode("z"))), want: "mark c; "},
+		{name: "mark it in the place of one that is gone", plan: errand.Plan{Makes: some(claimed("c", onNode("z")))}, claims: some(claimed("c", onNode("z"))), want: "mark c; "},
 		{name: "marked, not seen yet", plan: makes, written: cAt, claims: some(claimed("c", version("9"))), want: "wait"},
 		{name: "marked", plan: makes, written: cAt, claims: some(claimed("c", version("10"), onNode("a"))), want: "wait"},
 		{name: "marked by one before", plan: makes, claims: some(claimed("c", onNode("a"))), want: "wait"},
@@ -104,58 +105,24 @@ func TestErrand(t *testing.T) {
 		{name: "both", plan: both, claims: some(claimed("c"), claimed("d")), volumes: vols(stored("v")), want: "give v to c; mark d; "},
 		{name: "one of both", plan: both, written: vAt, claims: some(claimed("c", boundTo("v")), claimed("d", onNode("a"))), volumes: vols(stored("v", versionV("11"), heldBy("c"))), want: "wait"},
 		{name: "the node is gone", plan: makes, claims: some(claimed("c")), noNode: true, want: `failed: failed to get node "a": node "a" not found`},
-		{name: "just in time", plan: makes, claims: some(claimed("c", onNode("a"))), after: bindPatience - 1, want: "wait"},
-		{name: "too late", plan: makes, claims: some(claimed("c", onNode("a"))), after: bindPatience, want: "failed: context deadline exceeded"},
-		{name: "in vain", plan: makes, claims: some(claimed("c")), after: bindPatience, err: errors.New("forbidden"), want: "failed: forbidden"},
+		{name: "just in time", plan: makes, claims: some(claimed("c", onNode("a"))), after: errand.Patience - 1, want: "wait"},
+		{name: "too late", plan: makes, claims: some(claimed("c", onNode("a"))), after: errand.Patience, want: "failed: context deadline exceeded"},
+		{name: "in vain", plan: makes, claims: some(claimed("c")), after: errand.Patience, err: errors.New("forbidden"), want: "failed: forbidden"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := newErrand(having("c"), "a", c.plan, begin)
+			e := errand.New(having("c"), "a", c.plan, begin)
 			for o, v := range c.written {
-				e.wrote(o, v)
+				e.Wrote(o, v)
 			}
-			e.err = c.err
+			_ = e.Trouble(c.err)
 			node := nodeWith(func(n *corev1.Node) { n.Name, n.Labels = "a", map[string]string{corev1.LabelHostname: "a"} })
 			if c.noNode {
 				node = nil
 			}
-			if got := e.next(&stock{claims: c.claims, volumes: c.volumes, classes: []*storagev1.StorageClass{
-				classed("late", "example.com/p", storagev1.VolumeBindingWaitForFirstConsumer)}}, node, begin.Add(c.after)).text(); got != c.want {
+			if got := text(e.Next(&stock{claims: c.claims, volumes: c.volumes, classes: []*storagev1.StorageClass{
+				classed("late", "example.com/p", storagev1.VolumeBindingWaitForFirstConsumer)}}, node, begin.Add(c.after))); got != c.want {
 				t.Errorf("%s\nwant %s", got, c.want)
 			}
 		})
-	}
-}
-
-// TestErrands: who has to do with an object, and the pauses of those who come to nothing.
-func TestErrands(t *testing.T) {
-	var all errands
-	now := time.Now()
-	pod := func(uid types.UID) *corev1.Pod { return podWith(func(p *corev1.Pod) { p.UID = uid }) }
-	one := newErrand(pod("1"), "a", plan{gives: []give{{claimed("c"), stored("v")}}}, now)
-	two := newErrand(pod("2"), "a", plan{makes: []*corev1.PersistentVolumeClaim{claimed("c")}}, now)
-	all.add(one)
-	all.add(two)
-	all.add(two)
-	each := func(*errand) bool { return true }
-	if n := len(all.about(object{"default", "c"})); n != 2 || all.find(ofVolume("v"), each) != one || all.find(ofVolume("w"), each) != nil {
-		t.Errorf("%d have to do with the claim; %v, %v", n, all.find(ofVolume("v"), each), all.find(ofVolume("w"), each))
-	}
-	if e := all.find(object{"default", "c"}, func(e *errand) bool { return e.willMake(claimed("c")) }); e != two {
-		t.Errorf("the errand that has the claim's volume made is %v", e)
-	}
-	var pauses []time.Duration
-	for range 9 {
-		all.add(two)
-		pauses = append(pauses, all.giveUp(two, now))
-	}
-	if pauses[0] != 100*time.Millisecond || pauses[1] != 200*time.Millisecond || pauses[8] != 10*time.Second || all.pause("2", now.Add(time.Second)) != 9*time.Second {
-		t.Errorf("pauses of %v, now %v", pauses, all.pause("2", now.Add(time.Second)))
-	}
-	if all.pause("2", now.Add(time.Minute)) != 0 || all.pause("1", now) != 0 || all.get("2") != nil || all.get("1") != one {
-		t.Error("a pause does not end, or another one's does")
-	}
-	all.forget("2")
-	if e := all.forget("1"); e != one || all.forget("1") != nil || len(all.of)+len(all.by)+len(all.setbacks) != 0 {
-		t.Errorf("%d, %d and %d are left", len(all.of), len(all.by), len(all.setbacks))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod.dev/monopod/internal/controllers/binder/errand"
 	"monopod.dev/monopod/internal/controllers/storageindex"
 )
 
@@ -23,7 +24,7 @@ func isPlaced(pod *corev1.Pod) bool {
 
 // supply begins an errand for a pod that is on a node, if it has claims that are in need of one.
 func (b *Binder) supply(pod *corev1.Pod) error {
-	if b.errands.get(pod.UID) != nil {
+	if b.errands.Get(pod.UID) != nil {
 		return nil // at its end the pod is looked at again
 	}
 	node, err := b.nodes.Get(pod.Spec.NodeName)
@@ -39,7 +40,7 @@ func (b *Binder) supply(pod *corev1.Pod) error {
 		s = cluster{places: places, storage: b.prospect}.supply(pod)
 	})
 	switch {
-	case !s.plan.empty():
+	case !s.plan.Empty():
 		b.stranded.drop(pod.UID)
 		b.start(pod, node.Name, s.plan)
 	case !s.lacks:
@@ -53,7 +54,7 @@ func (b *Binder) supply(pod *corev1.Pod) error {
 // supply is what is done about the claims of a pod that is on a node.
 type supply struct {
 	// plan is what has to become of the claims.
-	plan plan
+	plan errand.Plan
 	// lacks: some are not as they should be, and nothing can be done now. why is what the pod is told of that; empty: what its agent tells is enough.
 	lacks bool
 	why   string
@@ -134,25 +135,25 @@ func (b *Binder) retryClaim(claim types.NamespacedName) {
 }
 
 // stands says whether an errand is still for a pod as it was when it began.
-func (b *Binder) stands(e *errand) bool {
-	obj, found, err := b.pods.GetStore().GetByKey(key(e.pod).String())
+func (b *Binder) stands(e *errand.Errand) bool {
+	obj, found, err := b.pods.GetStore().GetByKey(key(e.Pod).String())
 	if err != nil || !found {
 		return false
 	}
 	pod := obj.(*corev1.Pod)
-	return pod.UID == e.pod.UID && e.fits(pod)
+	return pod.UID == e.Pod.UID && fits(e, pod)
 }
 
 // fits says of the pod of an errand, as it is now, that the errand is still of use.
-func (e *errand) fits(pod *corev1.Pod) bool {
-	if e.placed() {
-		return isPlaced(pod) && pod.Spec.NodeName == e.node
+func fits(e *errand.Errand, pod *corev1.Pod) bool {
+	if e.Placed() {
+		return isPlaced(pod) && pod.Spec.NodeName == e.Node
 	}
 	return isOurs(pod)
 }
 
 // notBound tells a pod on a node that an errand for it has come to nothing.
-func (b *Binder) notBound(e *errand, why string) {
-	b.log.Info("the claims of a pod that names its node are not bound, trying again", "namespace", e.pod.Namespace, "pod", e.pod.Name, "node", e.node, "why", why)
-	b.recorder.Event(e.pod, corev1.EventTypeWarning, "FailedBinding", fmt.Sprintf("The claims of the pod have got no volumes on node %s, which the pod names itself; trying again: %s", e.node, why))
+func (b *Binder) notBound(e *errand.Errand, why string) {
+	b.log.Info("the claims of a pod that names its node are not bound, trying again", "namespace", e.Pod.Namespace, "pod", e.Pod.Name, "node", e.Node, "why", why)
+	b.recorder.Event(e.Pod, corev1.EventTypeWarning, "FailedBinding", fmt.Sprintf("The claims of the pod have got no volumes on node %s, which the pod names itself; trying again: %s", e.Node, why))
 }

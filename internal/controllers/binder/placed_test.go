@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod.dev/monopod/internal/controllers/binder/errand"
 )
 
 // refusedOn is a claim whose provisioner on a node has said why it makes no volume; empty: before a node was chosen.
@@ -55,10 +57,10 @@ func TestSupply(t *testing.T) {
 			}},
 		}
 		s, got := in.supply(c.pod), "nothing"
-		for _, g := range s.plan.gives {
-			got = g.claim.Name + "=" + g.volume.Name
+		for _, g := range s.plan.Gives {
+			got = g.Claim.Name + "=" + g.Volume.Name
 		}
-		for _, m := range s.plan.makes {
+		for _, m := range s.plan.Makes {
 			got = m.Name + "+"
 		}
 		if s.lacks {
@@ -151,11 +153,11 @@ func TestAPodThatGoesBetween(t *testing.T) {
 			goes(s, p)
 			s.drain()
 			s.decided = 0
-			s.start(p, "n", plan{makes: []*corev1.PersistentVolumeClaim{claimed("c")}})
+			s.start(p, "n", errand.Plan{Makes: []*corev1.PersistentVolumeClaim{claimed("c")}})
 			if err := s.errand(t.Context(), p.UID); err != nil {
 				t.Fatal(err)
 			}
-			if s.errands.get(p.UID) != nil || name != "elsewhere" && s.book.has(p.UID) {
+			if s.errands.Get(p.UID) != nil || name != "elsewhere" && s.book.has(p.UID) {
 				t.Error("it has its place, or its errand goes on")
 			}
 			if s.drain(); s.decided == 0 {

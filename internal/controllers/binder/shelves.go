@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	helpers "k8s.io/component-helpers/storage/volume"
 
+	"monopod.dev/monopod/internal/controllers/binder/errand"
 	"monopod.dev/monopod/internal/controllers/storageindex"
 	"monopod.dev/monopod/internal/kit/informer"
 	"monopod.dev/monopod/internal/pods"
@@ -26,7 +27,7 @@ type shelves struct {
 	classes storagelisters.StorageClassLister
 }
 
-func (s shelves) claim(name types.NamespacedName) *corev1.PersistentVolumeClaim {
+func (s shelves) Claim(name types.NamespacedName) *corev1.PersistentVolumeClaim {
 	c, err := s.claims.PersistentVolumeClaims(name.Namespace).Get(name.Name)
 	if err != nil {
 		return nil
@@ -34,7 +35,7 @@ func (s shelves) claim(name types.NamespacedName) *corev1.PersistentVolumeClaim 
 	return c
 }
 
-func (s shelves) volume(name string) *corev1.PersistentVolume {
+func (s shelves) Volume(name string) *corev1.PersistentVolume {
 	obj, found, err := s.volumes.GetByKey(name)
 	if err != nil || !found {
 		return nil
@@ -42,7 +43,7 @@ func (s shelves) volume(name string) *corev1.PersistentVolume {
 	return obj.(*corev1.PersistentVolume)
 }
 
-func (s shelves) class(name string) *storagev1.StorageClass {
+func (s shelves) Class(name string) *storagev1.StorageClass {
 	c, err := s.classes.Get(name)
 	if err != nil {
 		return nil
@@ -72,17 +73,17 @@ type prospect struct {
 
 func (p *prospect) used(claim types.NamespacedName) bool { return p.b.book.claims[claim] > 0 }
 
-func (p *prospect) claim(name types.NamespacedName) *corev1.PersistentVolumeClaim {
-	c := p.shelves.claim(name)
+func (p *prospect) Claim(name types.NamespacedName) *corev1.PersistentVolumeClaim {
+	c := p.shelves.Claim(name)
 	if c == nil || c.Spec.VolumeName != "" {
 		return c
 	}
-	e := p.b.errands.find(ofClaim(c), func(e *errand) bool { return e.willMake(c) })
-	if e == nil || c.Annotations[helpers.AnnSelectedNode] == e.node {
+	e := p.b.errands.Find(errand.OfClaim(c), func(e *errand.Errand) bool { return e.WillMake(c) })
+	if e == nil || c.Annotations[helpers.AnnSelectedNode] == e.Node {
 		return c
 	}
 	c = c.DeepCopy()
-	metav1.SetMetaDataAnnotation(&c.ObjectMeta, helpers.AnnSelectedNode, e.node)
+	metav1.SetMetaDataAnnotation(&c.ObjectMeta, helpers.AnnSelectedNode, e.Node)
 	return c
 }
 
@@ -91,8 +92,8 @@ func (p *prospect) offers(class string, claim *corev1.PersistentVolumeClaim) []*
 	offers := p.list(storageindex.FreeOf(class))
 	n := 0
 	for _, v := range offers {
-		if e := p.b.errands.find(ofVolume(v.Name), func(*errand) bool { return true }); e != nil {
-			given, err := e.given(v, claim.UID)
+		if e := p.b.errands.Find(errand.OfVolume(v.Name), func(*errand.Errand) bool { return true }); e != nil {
+			given, err := e.Given(v, claim.UID)
 			if err != nil || given == nil {
 				continue
 			}
@@ -110,27 +111,6 @@ func (p *prospect) offers(class string, claim *corev1.PersistentVolumeClaim) []*
 	return offers
 }
 
-// willMake says whether an errand has the volume of a claim made.
-func (e *errand) willMake(claim *corev1.PersistentVolumeClaim) bool {
-	for _, c := range e.makes {
-		if c.UID == claim.UID {
-			return true
-		}
-	}
-	return false
-}
-
-// given is a volume as it will be when it has been given to a claim; nil: that claim does not get it.
-func (e *errand) given(v *corev1.PersistentVolume, claim types.UID) (*corev1.PersistentVolume, error) {
-	for _, g := range e.gives {
-		if g.volume.Name == v.Name && g.claim.UID == claim {
-			v, _, err := helpers.GetBindVolumeToClaim(v, g.claim)
-			return v, err
-		}
-	}
-	return nil, nil
-}
-
 // goOn has the errands of pods looked at.
 func (b *Binder) goOn(uids []types.UID) {
 	for _, uid := range uids {
@@ -140,9 +120,9 @@ func (b *Binder) goOn(uids []types.UID) {
 
 // claimChanged goes on with errands that wait for a claim, and looks again at the pods that have it.
 func (b *Binder) claimChanged(old, claim *corev1.PersistentVolumeClaim) {
-	b.goOn(b.errands.about(ofClaim(claim)))
+	b.goOn(b.errands.About(errand.OfClaim(claim)))
 	if old != nil && old.UID == claim.UID && old.Status.Phase == claim.Status.Phase && (old.DeletionTimestamp == nil) == (claim.DeletionTimestamp == nil) &&
-		maps.Equal(old.Annotations, claim.Annotations) && apiequality.Semantic.DeepEqual(old.Spec, claim.Spec) && refusal(old) == refusal(claim) &&
+		maps.Equal(old.Annotations, claim.Annotations) && apiequality.Semantic.DeepEqual(old.Spec, claim.Spec) && errand.Refusal(old) == errand.Refusal(claim) &&
 		apiequality.Semantic.DeepEqual(old.OwnerReferences, claim.OwnerReferences) {
 		return
 	}
@@ -164,9 +144,9 @@ func (b *Binder) volumeChanged(old, v *corev1.PersistentVolume) {
 
 // volumeGone goes on with errands that have to do with a volume. That it is gone helps nobody else to a node.
 func (b *Binder) volumeGone(v *corev1.PersistentVolume) {
-	b.goOn(b.errands.about(ofVolume(v.Name)))
+	b.goOn(b.errands.About(errand.OfVolume(v.Name)))
 	if c := v.Spec.ClaimRef; c != nil {
-		b.goOn(b.errands.about(object{c.Namespace, c.Name}))
+		b.goOn(b.errands.About(errand.Object{Namespace: c.Namespace, Name: c.Name}))
 	}
 }
 
@@ -179,8 +159,8 @@ func (b *Binder) classChanged(old, class *storagev1.StorageClass) {
 
 // classGone goes on with errands that wait for a volume of a class, which nobody makes any more, and has those told who wait for a node.
 func (b *Binder) classGone(class *storagev1.StorageClass) {
-	b.goOn(b.errands.some(func(e *errand) bool {
-		return slices.ContainsFunc(e.makes, func(c *corev1.PersistentVolumeClaim) bool {
+	b.goOn(b.errands.Some(func(e *errand.Errand) bool {
+		return slices.ContainsFunc(e.Makes, func(c *corev1.PersistentVolumeClaim) bool {
 			return helpers.GetPersistentVolumeClaimClass(c) == class.Name
 		})
 	}))
@@ -192,7 +172,7 @@ func (b *Binder) retryClass(class string) {
 	b.retryStranded("")
 	b.retry(b.line.claimingOnes(), func(w *waiter) bool {
 		for _, name := range pods.Claims(w.pod) {
-			if c := b.shelves.claim(name.NamespacedName); c != nil && helpers.GetPersistentVolumeClaimClass(c) == class {
+			if c := b.shelves.Claim(name.NamespacedName); c != nil && helpers.GetPersistentVolumeClaimClass(c) == class {
 				return true
 			}
 		}

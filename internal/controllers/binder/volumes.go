@@ -8,19 +8,19 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/storage/ephemeral"
 	helpers "k8s.io/component-helpers/storage/volume"
 
+	"monopod.dev/monopod/internal/controllers/binder/errand"
 	"monopod.dev/monopod/internal/pods"
 )
 
 // storage is what is known of claims and volumes. Nothing of what it returns may be changed; nil: there is none.
 type storage interface {
-	claim(name types.NamespacedName) *corev1.PersistentVolumeClaim
-	volume(name string) *corev1.PersistentVolume
-	class(name string) *storagev1.StorageClass
+	Claim(name types.NamespacedName) *corev1.PersistentVolumeClaim
+	Volume(name string) *corev1.PersistentVolume
+	Class(name string) *storagev1.StorageClass
 	// offers are the volumes of a class that a claim may get: those that are free, and those that are kept for it.
 	offers(class string, claim *corev1.PersistentVolumeClaim) []*corev1.PersistentVolume
 	// used says whether a pod that has its place has the claim.
@@ -64,7 +64,7 @@ func (c cluster) claims(pod *corev1.Pod) (of *claims, obstacle string) {
 	of = &claims{storage: c.storage}
 	some := make([]*corev1.PersistentVolumeClaim, len(names))
 	for i, name := range names {
-		if some[i] = c.storage.claim(name.NamespacedName); some[i] == nil && !name.Own { // before anything is said of others
+		if some[i] = c.storage.Claim(name.NamespacedName); some[i] == nil && !name.Own { // before anything is said of others
 			return of, fmt.Sprintf("persistentvolumeclaim %q not found", name.Name)
 		}
 	}
@@ -100,8 +100,8 @@ func (of *claims) sort(c cluster, names []pods.ClaimName, some []*corev1.Persist
 			of.taken = of.storage.used(names[i].NamespacedName)
 		}
 		switch {
-		case isBound(claim):
-			v := of.storage.volume(claim.Spec.VolumeName)
+		case errand.IsBound(claim):
+			v := of.storage.Volume(claim.Spec.VolumeName)
 			switch {
 			case v != nil:
 				of.bound = append(of.bound, v)
@@ -118,10 +118,10 @@ func (of *claims) sort(c cluster, names []pods.ClaimName, some []*corev1.Persist
 			}
 			of.late = append(of.late, late{claim, node})
 			if node != "" { // who makes it there has said so, and makes it when that has become possible
-				of.refused = cmp.Or(of.refused, refusal(claim))
+				of.refused = cmp.Or(of.refused, errand.Refusal(claim))
 			}
 		default:
-			of.refused = cmp.Or(of.refused, refusal(claim))
+			of.refused = cmp.Or(of.refused, errand.Refusal(claim))
 			obstacle = "pod has unbound immediate PersistentVolumeClaims"
 		}
 	}
@@ -132,32 +132,13 @@ func (of *claims) sort(c cluster, names []pods.ClaimName, some []*corev1.Persist
 	return cmp.Or(of.refused, obstacle)
 }
 
-// provisioningFailed is the condition of a claim in which its provisioner says why it makes no volume for it, for as long as that is so. The node's own provisioner
-// tells that (package storage); those of others have events alone, which nobody can rely on.
-const provisioningFailed corev1.PersistentVolumeClaimConditionType = "monopod.dev/ProvisioningFailed"
-
-// refusal is what the provisioner of a claim has against making its volume; empty: nothing.
-func refusal(claim *corev1.PersistentVolumeClaim) string {
-	for i := range claim.Status.Conditions {
-		if c := &claim.Status.Conditions[i]; c.Type == provisioningFailed && c.Status == corev1.ConditionTrue {
-			return fmt.Sprintf("persistentvolumeclaim %q gets no volume: %s", claim.Name, c.Message)
-		}
-	}
-	return ""
-}
-
-// isBound says whether a claim has a volume, and all that belongs to that is written.
-func isBound(claim *corev1.PersistentVolumeClaim) bool {
-	return claim.Spec.VolumeName != "" && metav1.HasAnnotation(claim.ObjectMeta, helpers.AnnBindCompleted)
-}
-
 // waits says whether a claim gets its volume only when a pod that has it gets its node.
 func (of *claims) waits(claim *corev1.PersistentVolumeClaim) bool {
 	name := helpers.GetPersistentVolumeClaimClass(claim)
 	if name == "" || claim.Spec.VolumeName != "" {
 		return false
 	}
-	class := of.storage.class(name)
+	class := of.storage.Class(name)
 	return class != nil && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
@@ -186,22 +167,6 @@ func zonesOf(v *corev1.PersistentVolume) (all []zone) {
 	return all
 }
 
-// plan is what has to become of a pod's claims before it is bound to a node.
-type plan struct {
-	// gives are claims that get a volume that is there.
-	gives []give
-	// makes are claims whose volumes are made for the node, or are being made already.
-	makes []*corev1.PersistentVolumeClaim
-}
-
-type give struct {
-	claim  *corev1.PersistentVolumeClaim
-	volume *corev1.PersistentVolume
-}
-
-// empty: the pod can be bound at once.
-func (p plan) empty() bool { return len(p.gives)+len(p.makes) == 0 }
-
 // The reasons of kube-scheduler's plugins for volumes.
 const (
 	lacksAccess   = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
@@ -213,9 +178,9 @@ const (
 
 // on is what is to be done about the claims on a node, or why the pod cannot run there for the sake of them. As with kube-scheduler, which asks several plugins,
 // the one that has something against the node says all of its reasons.
-func (of *claims) on(node *corev1.Node) (p plan, lacks []string) {
+func (of *claims) on(node *corev1.Node) (p errand.Plan, lacks []string) {
 	if of.taken {
-		return plan{}, []string{lacksAccess}
+		return errand.Plan{}, []string{lacksAccess}
 	}
 	if slices.ContainsFunc(of.bound, func(v *corev1.PersistentVolume) bool { return helpers.CheckNodeAffinity(v, node.Labels) != nil }) {
 		lacks = append(lacks, lacksAffinity)
@@ -231,17 +196,17 @@ func (of *claims) on(node *corev1.Node) (p plan, lacks []string) {
 		lacks = append(lacks, lacksZone)
 	}
 	if lacks != nil {
-		return plan{}, lacks
+		return errand.Plan{}, lacks
 	}
 	return p, nil
 }
 
 // plan finds volumes on a node for those that have none: one that is there, else one that can be made.
-func (of *claims) plan(node *corev1.Node) (p plan, ok bool) {
+func (of *claims) plan(node *corev1.Node) (p errand.Plan, ok bool) {
 	var given map[string]*corev1.PersistentVolume
 	for _, claim := range of.late {
 		if claim.node != "" && claim.node != node.Name {
-			return plan{}, false
+			return errand.Plan{}, false
 		}
 		if claim.node == "" {
 			class := helpers.GetPersistentVolumeClaimClass(claim.PersistentVolumeClaim)
@@ -251,21 +216,21 @@ func (of *claims) plan(node *corev1.Node) (p plan, ok bool) {
 					given = map[string]*corev1.PersistentVolume{}
 				}
 				given[v.Name] = v
-				p.gives = append(p.gives, give{claim.PersistentVolumeClaim, v})
+				p.Gives = append(p.Gives, errand.Give{Claim: claim.PersistentVolumeClaim, Volume: v})
 				continue
 			}
 		}
 		if !of.canBeMade(claim.PersistentVolumeClaim, node) {
-			return plan{}, false
+			return errand.Plan{}, false
 		}
-		p.makes = append(p.makes, claim.PersistentVolumeClaim)
+		p.Makes = append(p.Makes, claim.PersistentVolumeClaim)
 	}
 	return p, true
 }
 
 // canBeMade says whether somebody may make a volume for a claim that a node can have.
 func (of *claims) canBeMade(claim *corev1.PersistentVolumeClaim, node *corev1.Node) bool {
-	class := of.storage.class(helpers.GetPersistentVolumeClaimClass(claim))
+	class := of.storage.Class(helpers.GetPersistentVolumeClaimClass(claim))
 	if class == nil || class.Provisioner == "" || class.Provisioner == helpers.NotSupportedProvisioner {
 		return false
 	}
@@ -307,10 +272,10 @@ func volumesAreReachable(known *survey) verdict {
 
 // plan is what has to become of a pod's claims before it is bound to a node that it can have. It looks at claims and volumes again: false says that they have changed
 // since the node was chosen, so that the pod can't have it any more.
-func (c cluster) plan(pod *corev1.Pod, name string) (p plan, ok bool) {
+func (c cluster) plan(pod *corev1.Pod, name string) (p errand.Plan, ok bool) {
 	of, obstacle := c.claims(pod)
 	if of == nil || obstacle != "" {
-		return plan{}, obstacle == ""
+		return errand.Plan{}, obstacle == ""
 	}
 	for _, at := range c.places {
 		if at.node.Name == name {
@@ -318,5 +283,5 @@ func (c cluster) plan(pod *corev1.Pod, name string) (p plan, ok bool) {
 			return p, len(lacks) == 0
 		}
 	}
-	return plan{}, false
+	return errand.Plan{}, false
 }

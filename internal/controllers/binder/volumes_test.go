@@ -28,17 +28,17 @@ func oneOf[T any](all []T, is func(T) bool) (one T) {
 	return one
 }
 
-func (s *stock) claim(name types.NamespacedName) *corev1.PersistentVolumeClaim {
+func (s *stock) Claim(name types.NamespacedName) *corev1.PersistentVolumeClaim {
 	return oneOf(s.claims, func(c *corev1.PersistentVolumeClaim) bool {
 		return c.Namespace == name.Namespace && c.Name == name.Name
 	})
 }
 
-func (s *stock) volume(name string) *corev1.PersistentVolume {
+func (s *stock) Volume(name string) *corev1.PersistentVolume {
 	return oneOf(s.volumes, func(v *corev1.PersistentVolume) bool { return v.Name == name })
 }
 
-func (s *stock) class(name string) *storagev1.StorageClass {
+func (s *stock) Class(name string) *storagev1.StorageClass {
 	return oneOf(s.classes, func(c *storagev1.StorageClass) bool { return c.Name == name })
 }
 
@@ -183,10 +183,10 @@ func decided(pod *corev1.Pod, in cluster) string {
 	if !ok {
 		return "another look says otherwise"
 	}
-	for _, g := range p.gives {
-		text += fmt.Sprintf(" %s=%s", g.claim.Name, g.volume.Name)
+	for _, g := range p.Gives {
+		text += fmt.Sprintf(" %s=%s", g.Claim.Name, g.Volume.Name)
 	}
-	for _, c := range p.makes {
+	for _, c := range p.Makes {
 		text += fmt.Sprintf(" %s+", c.Name)
 	}
 	return text

@@ -14,6 +14,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/reflink"
 )
 
 const (
@@ -24,6 +26,7 @@ const (
 
 type copier struct {
 	ctx    context.Context
+	share  bool
 	top    int // where the copy is made
 	linked map[[2]uint64]string
 }
@@ -31,6 +34,13 @@ type copier struct {
 // Copy makes an empty directory what another one is. Both are open for reading. A copy that fails is left half made.
 func Copy(ctx context.Context, from, to *os.File) error {
 	c := &copier{ctx: ctx, top: int(to.Fd()), linked: map[[2]uint64]string{}}
+	return c.directory(from, to, "", 1)
+}
+
+// Clone is Copy into the same file system, whose files share what is in them with those that they are copied from. Somebody may write there meanwhile: each file is of
+// one moment, and what vanishes is left out. A file system that cannot share is NotImplemented.
+func Clone(ctx context.Context, from, to *os.File) error {
+	c := &copier{ctx: ctx, share: true, top: int(to.Fd()), linked: map[[2]uint64]string{}}
 	return c.directory(from, to, "", 1)
 }
 
@@ -83,11 +93,11 @@ func (c *copier) one(from, to *os.File, base, name string, depth int) error {
 			}
 		}
 	}
-	if err == nil {
+	if err == nil || c.share && errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	var of *os.PathError
-	if errors.As(err, &of) || errdefs.IsInvalidArgument(err) {
+	if errors.As(err, &of) && !errdefs.IsNotImplemented(err) || errdefs.IsInvalidArgument(err) {
 		return err
 	}
 	return &os.PathError{Op: "copy", Path: name, Err: err}
@@ -156,7 +166,12 @@ func (c *copier) regular(src, dst int, base string, st *unix.Stat_t) error {
 	}
 	to := os.NewFile(uintptr(fd), base)
 	defer to.Close()
-	if err := c.data(from, to, st.Size); err != nil {
+	if c.share {
+		err = reflink.Clone(from, to)
+	} else {
+		err = c.data(from, to, st.Size)
+	}
+	if err != nil {
 		return err
 	}
 	return attributes(from, to, st)

@@ -13,13 +13,13 @@ import (
 	"github.com/containerd/errdefs"
 	digest "github.com/opencontainers/go-digest"
 
+	"monopod.dev/monopod/internal/host/untar"
 	"monopod.dev/monopod/internal/image/decompress"
 	"monopod.dev/monopod/internal/image/document"
 	"monopod.dev/monopod/internal/image/download"
 	"monopod.dev/monopod/internal/image/faults"
 	"monopod.dev/monopod/internal/image/recipe"
 	"monopod.dev/monopod/internal/image/store"
-	"monopod.dev/monopod/internal/image/untar"
 	"monopod.dev/monopod/internal/kit/failpoint"
 )
 

@@ -10,6 +10,8 @@
 //     the machine labels its files: of security.* only file capabilities and IMA's signatures are the image's own;
 //   - no path is longer than the system's calls can name it (PATH_MAX), the layer's directory included.
 //
+// The tar of a whole directory (Options.Tree) is unpacked under the same guarantees, without what overlays want.
+//
 // It does not sync what it writes, and a tar that fails leaves the directory half filled: the caller removes it.
 // Nobody else may write to the directory meanwhile.
 package untar
@@ -40,7 +42,21 @@ type Options struct {
 	Room func() error
 	// Warn is told what of the tar is left out. It may be nil.
 	Warn func(msg string, args ...any)
+	// Tree: the tar is not that of a layer; nil: it is.
+	Tree *Tree
 }
+
+// Tree says that a tar is that of a directory with all that is in it. A name that begins with .wh. is a file's; the tar says what the directory itself is; blocks of
+// zeros become holes, and count for nothing; attributes trusted.overlay.* are kept; devices are refused, but for 0:0, which is what an overlay in it has for a whiteout.
+type Tree struct {
+	// Below is the name of the directory in the tar.
+	Below string
+	// Other is called with each entry that is not in it; done: what follows is not read.
+	Other func(h *tar.Header, data io.Reader) (done bool, err error)
+}
+
+// maxHoles is how many bytes the holes of a Tree may have together. They cost time only.
+const maxHoles = 16 << 40
 
 // Result tells what was unpacked.
 type Result struct {
@@ -58,16 +74,22 @@ type Result struct {
 func Apply(ctx context.Context, dir string, r io.Reader, opts Options) (Result, error) {
 	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return Result{}, fmt.Errorf("the layer's directory %s: %w", dir, err)
+		return Result{}, fmt.Errorf("the directory %s: %w", dir, err)
 	}
 	u := &unpacker{opts: opts, root: root, parent: -1, implied: map[string]bool{}, buf: make([]byte, 256<<10)}
 	defer u.close()
 	if u.dirLen, err = u.pathLen(root); err != nil {
 		return Result{}, fmt.Errorf("the layer's directory %s: %w", dir, err)
 	}
-	u.in = &input{r: r, max: opts.MaxBytes}
+	u.in = &input{r: r, max: opts.MaxBytes, tooLong: u.tooLong}
+	if opts.Tree != nil && opts.MaxBytes > 0 {
+		u.in.max += opts.MaxBytes/16 + int64(opts.MaxEntries)*treeEntry // headers, and the maps of files with holes
+	}
 	tr := tar.NewReader(u.in)
 	for ctx.Err() == nil {
+		if u.done {
+			return u.finish()
+		}
 		h, err := tr.Next()
 		if err == io.EOF {
 			return u.finish()
@@ -96,6 +118,9 @@ type unpacker struct {
 	parent     int
 	parentLen  int  // of its path, links resolved, from the machine's root
 	linked     bool // the layer has symbolic links
+
+	done    bool  // Tree.Other has said so
+	logical int64 // size of all files of a Tree, holes included
 
 	implied map[string]bool
 	order   []string // of implied
@@ -129,7 +154,7 @@ func (u *unpacker) forget() {
 // finish sets the times of directories, which every file that is made in them changes.
 func (u *unpacker) finish() (Result, error) {
 	if u.warned > maxWarnings {
-		u.opts.Warn("more of the layer is left out, for the same reasons", "times", u.warned-maxWarnings)
+		u.opts.Warn("more of the "+u.what()+" is left out, for the same reasons", "times", u.warned-maxWarnings)
 	}
 	for _, d := range u.dirs {
 		fd, err := u.openDir(d.path, unix.O_RDONLY|unix.O_NOFOLLOW)
@@ -257,7 +282,7 @@ func (u *unpacker) makeOne(at, name string) (link string, err error) {
 		target := make([]byte, unix.PathMax)
 		n, err := unix.Readlinkat(dir, name, target)
 		return string(target[:max(n, 0)]), err
-	case errors.Is(err, unix.ENOTDIR) && isWhiteout(dir, name):
+	case errors.Is(err, unix.ENOTDIR) && u.opts.Tree == nil && isWhiteout(dir, name):
 		if err := unix.Unlinkat(dir, name, 0); err != nil {
 			return "", err
 		}

@@ -32,11 +32,24 @@ func (u *unpacker) entry(h *tar.Header, data io.Reader) error {
 	}
 	// The name is relative to the layer whatever it says, and ".." does not lead out of it.
 	name := path.Clean("/" + h.Name)
-	if name == "/" {
+	if u.opts.Tree != nil {
+		inside, ok := u.inside(name)
+		if !ok {
+			return u.other(h, data)
+		}
+		h.Name, name = inside, inside
+		if err := u.ofTree(h); err != nil {
+			return err
+		}
+	}
+	if name == "/" && u.opts.Tree == nil {
 		return nil // the layer's own directory stays as the snapshot has it
 	}
 	if h.Uid < 0 || h.Gid < 0 || h.Uid >= math.MaxUint32 || h.Gid >= math.MaxUint32 {
 		return fmt.Errorf("owner %d:%d is no user and group: %w", h.Uid, h.Gid, errdefs.ErrInvalidArgument)
+	}
+	if name == "/" {
+		return u.itself(h)
 	}
 	if len(name) >= unix.PathMax-u.dirLen {
 		return fmt.Errorf("its path has %d bytes, at most %d are possible here: %w", len(name), unix.PathMax-u.dirLen-1, errdefs.ErrInvalidArgument)
@@ -49,7 +62,7 @@ func (u *unpacker) entry(h *tar.Header, data io.Reader) error {
 	if u.parentLen+1+len(base) >= unix.PathMax {
 		return fmt.Errorf("its path, links resolved, has more than %d bytes: %w", unix.PathMax-u.dirLen-1, errdefs.ErrInvalidArgument)
 	}
-	if strings.HasPrefix(base, whiteoutPrefix) {
+	if u.opts.Tree == nil && strings.HasPrefix(base, whiteoutPrefix) {
 		return u.whiteout(dir, parent, base, h)
 	}
 	switch h.Typeflag {
@@ -69,7 +82,7 @@ func (u *unpacker) entry(h *tar.Header, data io.Reader) error {
 		}
 		return u.node(dir, base, h, func() error { return unix.Mknodat(dir, base, mode, dev) })
 	}
-	return fmt.Errorf("its type is %q, which layers do not have: %w", h.Typeflag, errdefs.ErrInvalidArgument)
+	return fmt.Errorf("its type is %q, which no %s has: %w", h.Typeflag, u.what(), errdefs.ErrInvalidArgument)
 }
 
 // replacing calls make, and once more after what has the name already is removed: a later entry replaces an earlier one.
@@ -142,7 +155,7 @@ func (u *unpacker) directory(dir int, name, base string, h *tar.Header) error {
 		if fd, err = open(); err == nil {
 			delete(u.implied, name) // it has an entry after all
 		} else if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
-			opaque = isWhiteout(dir, base)
+			opaque = u.opts.Tree == nil && isWhiteout(dir, base)
 			err = u.replacing(dir, base, func() (err error) {
 				if err = unix.Mkdirat(dir, base, 0o700); err == nil {
 					fd, err = open()
@@ -180,7 +193,11 @@ func (u *unpacker) file(dir int, base string, h *tar.Header, data io.Reader) err
 	if err != nil {
 		return err
 	}
-	err = u.write(fd, h.Size, data)
+	if u.opts.Tree != nil {
+		err = u.writeSparse(fd, h.Size, data)
+	} else {
+		err = u.write(fd, h.Size, data)
+	}
 	if err == nil {
 		err = u.attributes(fd, h)
 	}
@@ -239,7 +256,7 @@ func unexpected(err error) error {
 func (u *unpacker) hardlink(dir int, base string, h *tar.Header) error {
 	parent, target := path.Split(path.Clean("/" + h.Linkname))
 	if target == "" {
-		return fmt.Errorf("a link to the layer itself: %w", errdefs.ErrInvalidArgument)
+		return fmt.Errorf("a link to the %s itself: %w", u.what(), errdefs.ErrInvalidArgument)
 	}
 	from, err := u.openDir(parent, unix.O_PATH)
 	if err != nil {
@@ -316,14 +333,14 @@ func (u *unpacker) xattrs(h *tar.Header, set func(key string, value []byte) erro
 		if !ok {
 			continue
 		}
-		if !ofImage(key) {
-			u.warn("an attribute of the layer is left out: it is the machine's to set", "entry", quote(h.Name), "attribute", quote(key))
+		if !ofImage(key) && !(u.opts.Tree != nil && strings.HasPrefix(key, "trusted.overlay.")) {
+			u.warn("an attribute of the "+u.what()+" is left out: it is the machine's to set", "entry", quote(h.Name), "attribute", quote(key))
 			continue
 		}
 		err := set(key, []byte(value))
 		special := h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeDir
 		if errors.Is(err, unix.ENOTSUP) || (errors.Is(err, unix.EPERM) && special && strings.HasPrefix(key, "user.")) {
-			u.warn("an attribute of the layer is left out: the file system cannot hold it", "entry", quote(h.Name), "attribute", quote(key))
+			u.warn("an attribute of the "+u.what()+" is left out: the file system cannot hold it", "entry", quote(h.Name), "attribute", quote(key))
 			continue
 		}
 		if errors.Is(err, unix.ENOSPC) && u.room() == nil {

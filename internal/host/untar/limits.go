@@ -16,6 +16,8 @@ const (
 	// roomBytes and roomEntries are how often Options.Room is asked: after so much was written.
 	roomBytes   = 1 << 20
 	roomEntries = 64
+	// treeEntry is what an entry of a Tree may take of the tar beside its data.
+	treeEntry = 4 << 10
 	// maxWarnings is how many things that are left out are told one by one.
 	maxWarnings = 8
 )
@@ -27,6 +29,8 @@ type input struct {
 	max  int64 // 0 is none
 	read int64
 	err  error // of r, or that it is too long
+
+	tooLong func(at string) error
 }
 
 func (in *input) Read(p []byte) (int, error) {
@@ -37,7 +41,7 @@ func (in *input) Read(p []byte) (int, error) {
 	in.read += int64(n)
 	switch {
 	case in.max > 0 && in.read > in.max:
-		in.err = tooLong(in.max, "")
+		in.err = in.tooLong("")
 		return n, in.err
 	case err != nil && err != io.EOF:
 		in.err = err
@@ -45,8 +49,27 @@ func (in *input) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func tooLong(limit int64, at string) error {
-	return fmt.Errorf("the layer has more than %d bytes unpacked%s; an image of so much data needs several layers: %w", limit, at, errdefs.ErrResourceExhausted)
+// what is unpacked, for people.
+func (u *unpacker) what() string {
+	if u.opts.Tree != nil {
+		return "archive"
+	}
+	return "layer"
+}
+
+func (u *unpacker) tooLong(at string) error {
+	if u.opts.Tree != nil {
+		return fmt.Errorf("the archive has more than the %d bytes that there is room for%s: %w", u.opts.MaxBytes, at, errdefs.ErrResourceExhausted)
+	}
+	return fmt.Errorf("the layer has more than %d bytes unpacked%s; an image of so much data needs several layers: %w", u.opts.MaxBytes, at, errdefs.ErrResourceExhausted)
+}
+
+// wrote counts what is written of a Tree.
+func (u *unpacker) wrote(n int) error {
+	if u.result.Bytes += int64(n); u.opts.MaxBytes > 0 && u.result.Bytes > u.opts.MaxBytes {
+		return u.tooLong("")
+	}
+	return nil
 }
 
 // readError tells an error of the tar from one of the reader below it, which stays as it is.
@@ -83,12 +106,22 @@ func (u *unpacker) count(h *tar.Header) error {
 	}
 	u.result.Entries++
 	if u.opts.MaxEntries > 0 && u.result.Entries > u.opts.MaxEntries {
+		if u.opts.Tree != nil {
+			return fmt.Errorf("the archive has more than the %d files that there is room for: %w", u.opts.MaxEntries, errdefs.ErrResourceExhausted)
+		}
 		return fmt.Errorf("the layer has more than %d entries; an image of so many files needs several layers: %w", u.opts.MaxEntries, errdefs.ErrResourceExhausted)
 	}
-	if u.opts.MaxBytes > 0 && h.Size > u.opts.MaxBytes-u.result.Bytes {
-		return tooLong(u.opts.MaxBytes, fmt.Sprintf(" (at entry %s, of %d)", quote(h.Name), h.Size))
+	switch {
+	case u.opts.Tree != nil:
+		if h.Size > maxHoles-u.logical {
+			return fmt.Errorf("the archive has files of more than %d bytes, holes included (at entry %s, of %d): %w", int64(maxHoles), quote(h.Name), h.Size, errdefs.ErrResourceExhausted)
+		}
+		u.logical += h.Size
+	case u.opts.MaxBytes > 0 && h.Size > u.opts.MaxBytes-u.result.Bytes:
+		return u.tooLong(fmt.Sprintf(" (at entry %s, of %d)", quote(h.Name), h.Size))
+	default:
+		u.result.Bytes += h.Size
 	}
-	u.result.Bytes += h.Size
 	if u.result.Entries%roomEntries == 0 {
 		return u.room()
 	}
@@ -106,7 +139,7 @@ func (u *unpacker) room() error {
 // remember counts what is kept of a directory until the end.
 func (u *unpacker) remember(p string) error {
 	if u.remembered += int64(len(p)) + pathCost; u.opts.MaxMemory > 0 && u.remembered > u.opts.MaxMemory {
-		return fmt.Errorf("the layer has too many directories: their paths take more than %d bytes; use several layers: %w", u.opts.MaxMemory, errdefs.ErrResourceExhausted)
+		return fmt.Errorf("the %s has too many directories: their paths take more than %d bytes: %w", u.what(), u.opts.MaxMemory, errdefs.ErrResourceExhausted)
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ EXAMPLES  := $(BIN)/hello.tar $(BIN)/guestbook.tar
 IMAGE_hello     := localhost/monopod/hello:latest
 IMAGE_guestbook := localhost/guestbook:1
 BUILD_DEPS := gcc libc6-dev libseccomp-dev pkg-config
-TEST_DEPS  := busybox-static e2fsprogs btrfs-progs nginx-light openssl curl docker-registry skopeo zstd containernetworking-plugins iptables nftables iproute2 apparmor containerd runc dbus-daemon
+TEST_DEPS  := busybox-static e2fsprogs btrfs-progs xfsprogs nginx-light openssl curl docker-registry skopeo zstd containernetworking-plugins iptables nftables iproute2 apparmor containerd runc dbus-daemon
 VM_DEPS    := qemu-system-x86 e2fsprogs xfsprogs binutils
 
 .PHONY: help run build guestbook test check test-unit test-image test-executor test-host test-e2e test-kills test-database-kills test-update test-escape test-compat test-kubectl test-kubelet test-plugins test-helm test-ingress test-vm test-podman test-containerd test-vm-all test-dist flakes bench generate dist clean deps test-deps vm-deps FORCE

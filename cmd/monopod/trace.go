@@ -86,19 +86,25 @@ no node answers; 2 for an invalid command line.`,
 
 // podArgument is the pod that a command line names: POD, pod/POD or NAMESPACE/POD. chosen is the namespace of a flag; empty: there was none.
 func podArgument(arg, chosen string) (namespace, pod string, err error) {
-	namespace, pod, both := strings.Cut(arg, "/")
+	return objectArgument(arg, chosen, "pod", "pod", "pods", "po")
+}
+
+// objectArgument is the object that a command line names: NAME, KIND/NAME or NAMESPACE/NAME. what is what it is, kinds what kubectl calls it.
+func objectArgument(arg, chosen, what string, kinds ...string) (namespace, name string, err error) {
+	namespace, name, both := strings.Cut(arg, "/")
 	switch {
 	case !both:
-		namespace, pod = cmp.Or(chosen, metav1.NamespaceDefault), arg
-	case slices.Contains([]string{"pod", "pods", "po"}, namespace):
+		namespace, name = cmp.Or(chosen, metav1.NamespaceDefault), arg
+	case slices.Contains(kinds, namespace):
 		namespace = cmp.Or(chosen, metav1.NamespaceDefault)
 	case chosen != "" && chosen != namespace:
 		return "", "", &cli.UsageError{Err: fmt.Errorf("%s is in namespace %s, but -n says %s: name one namespace", arg, namespace, chosen)}
 	}
-	if namespace == "" || pod == "" || strings.Contains(pod, "/") {
-		return "", "", &cli.UsageError{Err: fmt.Errorf("%q names no pod: say POD or NAMESPACE/POD", arg)}
+	if namespace == "" || name == "" || strings.Contains(name, "/") {
+		placeholder := strings.ToUpper(what)
+		return "", "", &cli.UsageError{Err: fmt.Errorf("%q names no %s: say %s or NAMESPACE/%s", arg, what, placeholder, placeholder)}
 	}
-	return namespace, pod, nil
+	return namespace, name, nil
 }
 
 // askTrace asks the process at a socket; where that is where a node is looked for, also those that run other roles of it in the same directory.

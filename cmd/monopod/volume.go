@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -18,17 +19,25 @@ import (
 func newVolumeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "volume",
-		Short: "List the volumes of claims",
+		Short: "List, copy and back up the volumes of claims",
 		Long: `Works with the volumes of claims of a running node ('monopod up'), over its administration socket, which only
 root can reach.
 
+  a snapshot   what a claim had at one moment, on the same disk. It takes room only for what changes afterwards
+  an export    all that a claim has, in one tar file, for a backup or another machine
+
+Both make new claims ('restore', 'import'). No command here changes or removes what an existing claim has.
+
 Exit codes: 0 if everything was done, 1 if something failed (standard error says what), 2 for an invalid command
 line.`,
-		Example: `  monopod volume ls`,
+		Example: `  monopod volume ls
+  monopod volume snapshot shop/data --name before-upgrade
+  monopod volume restore before-upgrade shop/data-old
+  monopod volume export shop/data | zstd > data.tar.zst`,
 	}
 	var socket string
 	cli.AdminSocketFlag(cmd, &socket)
-	cmd.AddCommand(newVolumeListCommand(&socket))
+	cmd.AddCommand(newVolumeListCommand(&socket), newVolumeSnapshotCommand(&socket), newVolumeRestoreCommand(&socket), newVolumeExportCommand(&socket), newVolumeImportCommand(&socket))
 	return cmd
 }
 
@@ -44,6 +53,7 @@ func newVolumeListCommand(socket *string) *cobra.Command {
   POD     a pod that uses the claim; +N: N more do. "-": none does
   USED    how much is in it
   SIZE    how much it may hold
+  SNAPS   how many snapshots there are of it ('monopod volume snapshot ls')
   HELD    what holds the size: project, qgroup or image; none: it can fill the disk
   CLASS   the storage class
   STATE   ready; creating; removing; missing (it is not on the disk); stray (no PersistentVolume is for it: it
@@ -73,7 +83,7 @@ func printVolumes(out, problems io.Writer, format string, told protocol.Volumes)
 		return cli.PrintValue(out, format, told)
 	}
 	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "CLAIM\tPOD\tUSED\tSIZE\tHELD\tCLASS\tSTATE\tWHERE")
+	fmt.Fprintln(tw, "CLAIM\tPOD\tUSED\tSIZE\tSNAPS\tHELD\tCLASS\tSTATE\tWHERE")
 	for _, v := range told.Volumes {
 		claim, pod, used := v.Namespace+"/"+v.Claim, "-", "-"
 		if v.Claim == "" {
@@ -88,7 +98,7 @@ func printVolumes(out, problems io.Writer, format string, told protocol.Volumes)
 		if v.Used != nil {
 			used = binarysize.Text(*v.Used)
 		}
-		fmt.Fprintln(tw, strings.Join([]string{claim, pod, used, binarysize.Text(v.Size), v.HeldBy, v.Class, v.State, v.Path}, "\t"))
+		fmt.Fprintln(tw, strings.Join([]string{claim, pod, used, binarysize.Text(v.Size), strconv.Itoa(len(v.Snapshots)), v.HeldBy, v.Class, v.State, v.Path}, "\t"))
 	}
 	if err := tw.Flush(); err != nil {
 		return err

@@ -23,24 +23,31 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET "+protocol.VolumesPath, s.edge(s.volumes))
 	mux.HandleFunc("GET "+protocol.DrainPath, s.edge(s.drained))
 	mux.HandleFunc("POST "+protocol.DrainPath, s.edge(s.drain))
+	s.snapshotRoutes(mux)
 	mux.HandleFunc("/", s.edge(func(_ http.ResponseWriter, r *http.Request) error {
 		return refuse(errdefs.ErrNotFound, "%s %s is nothing that this node knows: the command may be of another version than the node", r.Method, r.URL.Path)
 	}))
 	return mux
 }
 
-// edge calls what handles a request if there is a place for it, and answers an error that it returns. Such a handler has written nothing.
+// edge calls what handles a request without a body.
 func (s *Server) edge(handle func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return s.taken(func(w http.ResponseWriter, r *http.Request) error {
+		if r.ContentLength != 0 {
+			return refuse(errdefs.ErrInvalidArgument, "%s takes no body", r.URL.Path)
+		}
+		return handle(w, r)
+	})
+}
+
+// taken calls what handles a request if there is a place for it, and answers an error that it returns. Such a handler has written nothing.
+func (s *Server) taken(handle func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case s.requests <- struct{}{}:
 			defer func() { <-s.requests }()
 		default:
 			fail(w, refuse(errdefs.ErrResourceExhausted, "%d requests are under way, and no more are taken: end some 'monopod device ls --watch'", maxRequests))
-			return
-		}
-		if r.ContentLength != 0 {
-			fail(w, refuse(errdefs.ErrInvalidArgument, "%s takes no body", r.URL.Path))
 			return
 		}
 		begin := time.Now()

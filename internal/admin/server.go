@@ -1,8 +1,8 @@
 // Package admin is the administration socket of a running node: what `monopod device ls`, `monopod status` and their like ask. Package protocol
 // says what is spoken, package client speaks it.
 //
-// The socket is root's alone (0600) and there is one a run directory. It tells; all that can be asked of it beside is to end the node's pods. It takes a bounded number of requests at a
-// time, none of which has a body. A socket that a killed node has left is replaced, and one of a node that ends is removed.
+// The socket is root's alone (0600) and there is one a run directory. It tells; what can be asked of it beside is to end the node's pods, and to copy volumes of claims. It takes a bounded
+// number of requests at a time, none of which has a body but an import. A socket that a killed node has left is replaced, and one of a node that ends is removed.
 //
 // It asks the roles by small interfaces of its own, so that a process that runs some of them serves what those know, and says what it does not.
 package admin
@@ -55,7 +55,9 @@ type Config struct {
 	Trace func(ctx context.Context, namespace, name string) (protocol.Trace, error)
 	// Volumes tells of the volumes of claims, as far as its context lets it; nil: nobody in this process makes any.
 	Volumes func(context.Context) protocol.Volumes
-	Log     *slog.Logger
+	// Copies makes copies of volumes; nil: nobody in this process makes any volumes.
+	Copies Copies
+	Log    *slog.Logger
 }
 
 // Server serves the administration socket.

@@ -6,6 +6,7 @@ import (
 
 	"monopod.dev/monopod/internal/admin"
 	"monopod.dev/monopod/internal/admin/protocol"
+	"monopod.dev/monopod/internal/node/copies"
 	"monopod.dev/monopod/internal/node/status"
 )
 
@@ -33,6 +34,7 @@ func (p *process) admin(of func() status.Roles) role {
 		}
 		if roles.Storage != nil {
 			cfg.Volumes = t.Volumes
+			cfg.Copies = copies.Of(roles.Storage)
 		}
 		s, err := admin.New(cfg)
 		if err != nil {

@@ -33,7 +33,7 @@ func (p *Provisioner) act(ctx context.Context, name string, s plan.Seen, d plan.
 		if err := p.attach(ctx, *s.Record); err != nil {
 			return err
 		}
-		return p.ready(*s.Record)
+		return p.ready(whose(s))
 	case plan.Refuse:
 		p.tell(name, s.Claim, "ProvisioningFailed", failed(s, d.Why))
 		return p.failed(ctx, s.Claim, failed(s, d.Why))
@@ -48,6 +48,8 @@ func (p *Provisioner) act(ctx context.Context, name string, s plan.Seen, d plan.
 		return p.letGo(ctx, name)
 	case plan.Undo:
 		return p.undo(ctx, name)
+	case plan.Abandon:
+		return p.abandon(ctx, name, s)
 	case plan.Lost:
 		return p.lost(ctx, name, s)
 	case plan.Stray:
@@ -56,6 +58,19 @@ func (p *Provisioner) act(ctx context.Context, name string, s plan.Seen, d plan.
 		}
 	}
 	return nil
+}
+
+// whose is the record of a volume that some claim has, which may have had no UID before.
+func whose(s plan.Seen) plan.Record {
+	r := *s.Record
+	switch {
+	case r.Claim.UID != "":
+	case s.Claim != nil:
+		r.Claim.UID = s.Claim.UID
+	case s.Volume != nil && s.Volume.Spec.ClaimRef != nil:
+		r.Claim.UID = s.Volume.Spec.ClaimRef.UID
+	}
+	return r
 }
 
 // failed is what provisioners say of a claim that gets no volume.
@@ -84,16 +99,9 @@ func (p *Provisioner) make(ctx context.Context, s plan.Seen, d plan.Decision) er
 		r = *s.Record // which was begun
 		r.Size = max(r.Size, d.New.Size)
 	} else {
-		if err := errors.Join(p.fits(r), p.mounted(ctx)); err != nil {
-			return err
-		}
 		var err error
-		if r.Hold, err = p.holders.Choose(d.Isolation, r.Block); err != nil {
+		if r, err = p.begun(ctx, d); err != nil {
 			return err
-		}
-		r.Size = max(r.Size, p.holders.Least(r.Hold, r.Block))
-		if r.Hold == plan.Project {
-			r.QuotaID = p.store.NewQuotaID(p.holders.Free)
 		}
 		p.events.Eventf(s.Claim, corev1.EventTypeNormal, "Provisioning", "External provisioner is provisioning volume for claim %q", r.Claim)
 	}
@@ -107,7 +115,11 @@ func (p *Provisioner) make(ctx context.Context, s plan.Seen, d plan.Decision) er
 		if err != nil {
 			return err
 		}
-		if err := failpoint.Around("storage/data", func() error { return h.Make(ctx, p.of(r)) }); err != nil {
+		v := p.of(r)
+		if v.Owed, err = p.owed(""); err != nil {
+			return err
+		}
+		if err := failpoint.Around("storage/data", func() error { return h.Make(ctx, v) }); err != nil {
 			return err
 		}
 	} else if s.Missing {
@@ -128,6 +140,23 @@ func (p *Provisioner) make(ctx context.Context, s plan.Seen, d plan.Decision) er
 		p.events.Eventf(s.Claim, corev1.EventTypeNormal, "SizeNotHeld", "Nothing keeps volume %s to its %s: %s", r.Name, binarysize.Text(r.Size), p.holders.Why(d.Isolation))
 	}
 	return nil
+}
+
+// begun is the record to begin with of a volume, with what holds its size.
+func (p *Provisioner) begun(ctx context.Context, d plan.Decision) (plan.Record, error) {
+	r := d.New
+	if err := errors.Join(p.fits(r), p.mounted(ctx)); err != nil {
+		return r, err
+	}
+	var err error
+	if r.Hold, err = p.holders.Choose(d.Isolation, r.Block); err != nil {
+		return r, err
+	}
+	r.Size = max(r.Size, p.holders.Least(r.Hold, r.Block))
+	if r.Hold == plan.Project {
+		r.QuotaID = p.store.NewQuotaID(p.holders.Free)
+	}
+	return r, nil
 }
 
 // fits refuses a volume that the disk could never hold. All volumes together may be more than it has: a size is a limit, not a reservation.
@@ -285,6 +314,21 @@ func (p *Provisioner) discard(ctx context.Context, r plan.Record, deleted bool) 
 	p.forget(r.Name)
 	p.log.InfoContext(ctx, "a volume is removed", "volume", r.Name, "claim", r.Claim.String())
 	return nil
+}
+
+// abandon removes a copy that no claim has got. Its PersistentVolume goes first, as it was seen, so that none gets it meanwhile.
+func (p *Provisioner) abandon(ctx context.Context, name string, s plan.Seen) error {
+	ours := s.Volume != nil && plan.Ours(s.Volume, p.config.NodeName)
+	if ours {
+		if err := failpoint.Around("storage/copy/delete", func() error { return p.delete(ctx, s.Volume) }); err != nil {
+			return err
+		}
+	}
+	// Without room for the record it goes as well: after a kill the same is decided again.
+	if err := p.discard(ctx, *s.Record, true); err != nil || !ours {
+		return err
+	}
+	return failpoint.Around("storage/copy/released", func() error { return p.letGo(ctx, name) })
 }
 
 // letGo lets the API server remove a PersistentVolume that is deleted, which it stays. Others write to it meanwhile, who take their own finalizers off: the patch names

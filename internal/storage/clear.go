@@ -7,11 +7,13 @@ import (
 	"slices"
 
 	"monopod.dev/monopod/internal/host/mount"
+	"monopod.dev/monopod/internal/storage/hold"
 	"monopod.dev/monopod/internal/storage/plan"
 	records "monopod.dev/monopod/internal/storage/record"
+	"monopod.dev/monopod/internal/storage/snapshot"
 )
 
-// Claims are the claims whose volumes a node has in a directory, as Clear would remove them. It changes nothing.
+// Claims are the claims whose volumes a node has in a directory, and the snapshots, as Clear would remove them. It changes nothing.
 func Claims(dir, node string) (all []string, err error) {
 	store, err := records.Open(dir, node, false, nil)
 	if err != nil {
@@ -21,10 +23,14 @@ func Claims(dir, node string) (all []string, err error) {
 		all = append(all, r.Claim.String())
 	}
 	slices.Sort(all)
-	return all, nil
+	taken, _, err := snapshot.New(dir, node, store.Bin()).All()
+	for _, r := range taken {
+		all = append(all, fmt.Sprintf("the snapshot %s of %s", r.Name, r.Claim))
+	}
+	return all, err
 }
 
-// Clear is for a node that goes: with volumes it removes those that have a record, with all that is in them. Then what was thrown away goes, and the directory,
+// Clear is for a node that goes: with volumes it removes those that have a record, with all that is in them, and the snapshots. Then what was thrown away goes, and the directory,
 // if it is empty. What has no record stays. No pod has a volume any more, and nothing else runs. It may be repeated.
 func (p *Provisioner) Clear(ctx context.Context, volumes bool) error {
 	var errs []error
@@ -35,6 +41,9 @@ func (p *Provisioner) Clear(ctx context.Context, volumes bool) error {
 		if err := p.clear(ctx, r); err != nil {
 			errs = append(errs, fmt.Errorf("volume %s: %w", r.Name, err))
 		}
+	}
+	if volumes {
+		errs = append(errs, p.thawAll(), p.snapshots.Clear(ctx, hold.Drop))
 	}
 	return errors.Join(append(errs, p.store.Leave(ctx))...)
 }

@@ -126,3 +126,38 @@ func TestADirectoryIsOneNodes(t *testing.T) {
 		t.Errorf("a directory that others write to was taken, or: %v", err)
 	}
 }
+
+// TestSnapshotsAndReset: they stay with the volumes, and are named and removed with them.
+func TestSnapshotsAndReset(t *testing.T) {
+	dir := t.TempDir()
+	snapshot := func(name, node string) {
+		t.Helper()
+		at := filepath.Join(dir, ".snapshots", name)
+		text := `{"version":1,"name":"` + name + `","node":"` + node + `","phase":"ready","claim":{"namespace":"a","name":"c","uid":"1"},"requested":"1Gi","size":1,"hold":"none"}`
+		must(t, os.MkdirAll(filepath.Join(at, "data"), 0o700), os.WriteFile(filepath.Join(at, "snapshot.json"), []byte(text), 0o600))
+	}
+	snapshot("mine", "n")
+	if all, err := storage.Claims(dir, "n"); err != nil || strings.Join(all, "; ") != "the snapshot mine of a/c" {
+		t.Errorf("what would be removed is %q, %v", all, err)
+	}
+	p, err := storage.New(storage.Config{Dir: dir, NodeName: "n"})
+	must(t, err, p.Clear(t.Context(), false))
+	if !exists(filepath.Join(dir, ".snapshots", "mine", "data")) {
+		t.Error("a snapshot went with a plain reset")
+	}
+	snapshot("others", "m")
+	must(t, os.MkdirAll(filepath.Join(dir, ".snapshots", ".gone-x", "data"), 0o700))
+	must(t, p.Clear(t.Context(), true))
+	for name, want := range map[string]bool{"mine": false, ".gone-x": false, "others": true} {
+		if exists(filepath.Join(dir, ".snapshots", name)) != want {
+			t.Errorf("%s: want it there: %t", name, want)
+		}
+	}
+	if told, err := p.Snapshots(t.Context()); err != nil || len(told) != 1 || told[0].Record.Name != "others" || told[0].Err == nil || len(p.Troubles(t.Context())) != 1 {
+		t.Errorf("told is %+v, %v", told, err)
+	}
+	must(t, os.RemoveAll(filepath.Join(dir, ".snapshots", "others")), p.Clear(t.Context(), true))
+	if exists(dir) {
+		t.Error("the directory is there when nothing is in it")
+	}
+}

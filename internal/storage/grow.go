@@ -73,7 +73,11 @@ func (p *Provisioner) raise(ctx context.Context, s plan.Seen, wants resource.Qua
 	if err != nil {
 		return err
 	}
-	err = failpoint.Around("storage/grow/data", func() error { return h.Resize(ctx, p.of(r)) })
+	v := p.of(r)
+	if v.Owed, err = p.owed(""); err != nil {
+		return err
+	}
+	err = failpoint.Around("storage/grow/data", func() error { return h.Resize(ctx, v) })
 	if err != nil && r != old {
 		err = errors.Join(err, p.store.Put(old))
 	}

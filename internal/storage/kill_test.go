@@ -27,6 +27,7 @@ import (
 const (
 	childDir        = "STORAGE_TEST_DIR"
 	childKubeconfig = "STORAGE_TEST_KUBECONFIG"
+	childTask       = "STORAGE_TEST_TASK"
 )
 
 func TestMain(m *testing.M) {
@@ -47,17 +48,41 @@ func provision(dir, kubeconfig string) int {
 	kube, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err == nil {
 		p.Attach(context.Background())
+		if words := strings.Fields(os.Getenv(childTask)); len(words) > 0 {
+			go func() { log.Info("task", "words", words, "error", task(context.Background(), p, words)) }()
+		}
 		err = p.Run(context.Background(), kube)
 	}
 	log.Error("run", "error", err)
 	return 1
 }
 
-// start starts a provisioner that is killed at a point; empty: at the end of the test. wait waits until it is.
-func (w *world) start(point string) (wait, kill func()) {
+// task is what somebody asks a provisioner for.
+func task(ctx context.Context, p *storage.Provisioner, words []string) error {
+	if err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) { return p.Ask() == nil, nil }); err != nil {
+		return err
+	}
+	var err error
+	switch words[0] {
+	case "snapshot":
+		_, err = p.Snapshot(ctx, storage.Source{Namespace: namespace, Claim: words[1]}, words[2])
+	case "remove":
+		err = p.RemoveSnapshot(ctx, words[1])
+	case "import":
+		var f *os.File
+		if f, err = os.Open(words[2]); err == nil {
+			defer f.Close()
+			_, err = p.Import(ctx, storage.Target{Namespace: namespace, Claim: words[1]}, f)
+		}
+	}
+	return err
+}
+
+// start starts a provisioner that is killed at a point; empty: at the end of the test. wait waits until it is. It does the task that the words say.
+func (w *world) start(point string, words ...string) (wait, kill func()) {
 	w.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childDir+"="+w.dir, childKubeconfig+"="+w.Kubeconfig)
+	cmd.Env = append(os.Environ(), childDir+"="+w.dir, childKubeconfig+"="+w.Kubeconfig, childTask+"="+strings.Join(words, " "))
 	if point != "" {
 		cmd.Env = append(cmd.Env, failpoint.EnvVar+"="+point+"=kill")
 	}

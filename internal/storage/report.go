@@ -34,13 +34,19 @@ type Told struct {
 	// Used is how many bytes are in it; nil: that was not asked, or not found out. Err is why the volume is unreadable, or its use not known.
 	Used *int64
 	Err  error
+	// Snapshots are the names of those that there are of it.
+	Snapshots []string
 }
 
 // Report tells of all volumes, those whose record can be read first; use: how full each is as well, as far as ctx lets it. It is safe for concurrent use.
 func (p *Provisioner) Report(ctx context.Context, use bool) []Told {
 	var all []Told
+	of, serr := p.snapshots.Of()
+	if serr != nil {
+		p.log.WarnContext(ctx, "the snapshots of volumes cannot be read", "error", serr)
+	}
 	for _, r := range p.store.All() {
-		t := Told{State: p.state(r), Record: r, Path: p.store.Path(r.Name)}
+		t := Told{State: p.state(r), Record: r, Path: p.store.Path(r.Name), Snapshots: of[r.Name]}
 		if use && t.State != Missing && t.State != Removing {
 			t.Used, t.Err = p.used(ctx, r)
 		}
@@ -57,7 +63,7 @@ func (p *Provisioner) state(r plan.Record) State {
 	switch {
 	case r.Phase == plan.Deleting:
 		return Removing
-	case r.Phase == plan.Creating:
+	case r.Phase == plan.Creating, r.Phase == plan.Filling:
 		return Creating
 	case !p.store.Has(r.Name):
 		return Missing

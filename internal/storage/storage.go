@@ -26,10 +26,12 @@ import (
 	helpers "k8s.io/component-helpers/storage/volume"
 
 	"monopod.dev/monopod/internal/kit/informer"
+	"monopod.dev/monopod/internal/kit/keyed"
 	"monopod.dev/monopod/internal/kit/queue"
 	"monopod.dev/monopod/internal/storage/hold"
 	"monopod.dev/monopod/internal/storage/plan"
 	records "monopod.dev/monopod/internal/storage/record"
+	"monopod.dev/monopod/internal/storage/snapshot"
 )
 
 // workers is how many volumes are worked on at a time. Most of the work is to wait for the disk.
@@ -60,6 +62,9 @@ type Provisioner struct {
 	unsaid  *queue.Queue[string] // names of classes
 	// saidOf are the classes that say what holds their sizes since the start. One worker has it.
 	saidOf map[types.UID]bool
+	// turns: one at a time does something to a volume, by its name.
+	turns     keyed.Lock[string]
+	snapshots *snapshot.Store
 
 	// What Run works with.
 	client  kubernetes.Interface
@@ -84,6 +89,7 @@ func New(config Config) (*Provisioner, error) {
 		return nil, err
 	}
 	p := &Provisioner{config: config, log: config.Log, store: store, holders: hold.New(config.Dir), queue: queue.New[string](), unsaid: queue.New[string](), saidOf: map[types.UID]bool{}, told: map[string]telling{}}
+	p.snapshots = snapshot.New(config.Dir, config.NodeName, store.Bin())
 	for name, err := range store.Odd() {
 		p.log.Error("a directory among the volumes is left as it is: its record cannot be read, or is another node's", "directory", store.Path(name), "error", err)
 	}
@@ -93,8 +99,12 @@ func New(config Config) (*Provisioner, error) {
 // Close lets others have the directory. Nothing else runs any more.
 func (p *Provisioner) Close() { p.store.Close() }
 
-// Attach has the volumes there that the machine's start has taken away. It is called before pods are started. What cannot be had is told of.
+// Attach has the volumes there that the machine's start has taken away, and removes the snapshots that a kill has left half taken. It is called before pods are started. What
+// cannot be had is told of.
 func (p *Provisioner) Attach(ctx context.Context) {
+	if err := p.sweep(ctx); err != nil {
+		p.log.ErrorContext(ctx, "snapshots that are not whole, or not wanted any more, stay on the disk until the next start", "error", err)
+	}
 	for _, r := range p.store.All() {
 		if r.Phase != plan.Ready {
 			continue
@@ -115,7 +125,7 @@ func (p *Provisioner) attach(ctx context.Context, r plan.Record) error {
 
 // Detach takes off the machine what the volumes have there beside their files. No pod has them any more, and nothing else runs.
 func (p *Provisioner) Detach(ctx context.Context) error {
-	var errs []error
+	errs := []error{p.thawAll()}
 	for _, r := range p.store.All() {
 		h, err := p.holders.Of(r.Hold)
 		if err == nil {
@@ -329,7 +339,7 @@ func (p *Provisioner) see(ctx context.Context, read reader, name string) (s plan
 	if s.Claim, err = read.claim(ctx, whose); err != nil || s.Claim == nil {
 		return s, err
 	}
-	if s.Claim.UID != whose.UID {
+	if s.Claim.UID != whose.UID && !(whose.UID == "" && s.Claim.Spec.VolumeName == name) {
 		s.Claim = nil // one that came later
 		return s, nil
 	}
@@ -361,12 +371,22 @@ var errAbsent = errors.New("its directory is not there")
 
 // sync does what is to be done about a volume.
 func (p *Provisioner) sync(ctx context.Context, name string) error {
+	unlock, err := p.turns.Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return p.settle(ctx, name)
+}
+
+// settle is sync for who has the volume's turn.
+func (p *Provisioner) settle(ctx context.Context, name string) error {
 	seen, err := p.see(ctx, cached{p}, name)
 	if err != nil {
 		return err
 	}
 	d := plan.Decide(seen)
-	if d.Verb == plan.Undo || d.Verb == plan.Remove {
+	if d.Verb == plan.Undo || d.Verb == plan.Remove || d.Verb == plan.Abandon {
 		// What is seen may be late, and what is removed does not come back.
 		if seen, err = p.see(ctx, stored{p.client}, name); err != nil {
 			return err

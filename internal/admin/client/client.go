@@ -129,7 +129,12 @@ func of(resource string) url.Values {
 }
 
 func (c *Client) get(ctx context.Context, path string, query url.Values, to any) error {
-	resp, err := c.open(ctx, http.MethodGet, path, query)
+	return c.ask(ctx, http.MethodGet, path, query, nil, to)
+}
+
+// ask sends a request, of which the body may be nil, and reads the one value that is answered.
+func (c *Client) ask(ctx context.Context, method, path string, query url.Values, send io.Reader, to any) error {
+	resp, err := c.sent(ctx, method, path, query, send)
 	if err != nil {
 		return err
 	}
@@ -149,8 +154,16 @@ func (c *Client) get(ctx context.Context, path string, query url.Values, to any)
 
 // open sends a request and returns the answer if it is a success.
 func (c *Client) open(ctx context.Context, method, path string, query url.Values) (*http.Response, error) {
+	return c.sent(ctx, method, path, query, nil)
+}
+
+// sent is open with a body; nil: there is none.
+func (c *Client) sent(ctx context.Context, method, path string, query url.Values, send io.Reader) (*http.Response, error) {
 	u := url.URL{Scheme: "http", Host: "monopod", Path: path, RawQuery: query.Encode()}
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
+	if send != nil {
+		send = io.NopCloser(send) // whoever opened it closes it
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), send)
 	if err != nil {
 		return nil, err
 	}

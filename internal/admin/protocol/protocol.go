@@ -6,6 +6,12 @@
 //	GET /v1/status                              -> Status
 //	GET /v1/trace?namespace=NAME&pod=NAME       -> Trace; 404 for a pod that is not remembered, 501 where nobody knows pods
 //	GET /v1/volumes                             -> Volumes; 501 where no volumes are made
+//	GET /v1/snapshots                           -> Snapshots
+//	POST /v1/snapshots?namespace=NAME&claim=NAME[&snapshot=NAME][&inUse=true]  -> Snapshot
+//	DELETE /v1/snapshots?snapshot=NAME          -> {}
+//	POST /v1/restore?snapshot=NAME[&namespace=NAME&claim=NAME][&class=NAME][&size=QUANTITY]  -> Copied
+//	POST /v1/import[?namespace=NAME&claim=NAME][&class=NAME][&size=QUANTITY], the body an archive  -> Copied
+//	GET /v1/export?namespace=NAME&claim=NAME[&inUse=true], or ?snapshot=NAME   -> an archive, with the trailers Monopod-Result or Monopod-Error
 //	GET /v1/drain                               -> Drain
 //	POST /v1/drain[?grace=30s&criticalGrace=10s]  begins to end all pods, or joins who has begun -> Drain, Drain, ...: a line each, the last one Finished
 //	POST /v1/drain?wait=false[&...]             the same -> Drain
@@ -32,6 +38,11 @@ const (
 	TracePath   = "/v1/trace"
 	DrainPath   = "/v1/drain"
 	VolumesPath = "/v1/volumes"
+
+	SnapshotsPath = "/v1/snapshots"
+	RestorePath   = "/v1/restore"
+	ExportPath    = "/v1/export"
+	ImportPath    = "/v1/import"
 )
 
 // The parameters of DevicesPath.

@@ -56,3 +56,29 @@ func TestTheFormatOfATrace(t *testing.T) {
 		t.Errorf("read as %+v, %v", got, err)
 	}
 }
+
+func TestTheFormatOfSnapshots(t *testing.T) {
+	const golden = `{"snapshots":[{"name":"s","namespace":"n","claim":"c","volume":"v","class":"l","size":1,"heldBy":"qgroup","block":true,"taken":"1970-01-01T00:00:01Z","atOnce":true,` +
+		`"state":"ready","used":2,"own":3,"path":"/p","problem":"so"}]}`
+	taken, used, own := time.Unix(1, 0).UTC(), int64(2), int64(3)
+	want := Snapshots{[]Snapshot{{"s", "n", "c", "v", "l", 1, "qgroup", true, &taken, true, SnapshotReady, &used, &own, "/p", "so"}}}
+	if raw, err := json.Marshal(want); err != nil || string(raw) != golden {
+		t.Errorf("written as %s, %v", raw, err)
+	}
+	var got Snapshots
+	if err := json.Unmarshal([]byte(golden), &got); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("read as %+v, %v", got, err)
+	}
+}
+
+func TestTheFormatOfACopy(t *testing.T) {
+	const golden = `{"namespace":"n","claim":"c","volume":"v","class":"l","size":1,"heldBy":"none","leftOut":["x"],"more":2}`
+	want := Copied{Claim{"n", "c"}, "v", "l", 1, "none", LeftOut{[]string{"x"}, 2}}
+	if raw, err := json.Marshal(want); err != nil || string(raw) != golden {
+		t.Errorf("written as %s, %v", raw, err)
+	}
+	var got Copied
+	if err := json.Unmarshal([]byte(golden), &got); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("read as %+v, %v", got, err)
+	}
+}

@@ -39,4 +39,6 @@ type Volume struct {
 	HeldBy  string `json:"heldBy,omitempty"`
 	Path    string `json:"path"`
 	Problem string `json:"problem,omitempty"`
+	// Snapshots are the names of the snapshots that there are of it.
+	Snapshots []string `json:"snapshots"`
 }

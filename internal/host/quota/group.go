@@ -143,20 +143,25 @@ func SubvolumeUsed(path string) (Used, error) {
 		return Used{}, err
 	}
 	defer f.Close()
+	used, err := groupNumber(f, "referenced")
+	return Used{Bytes: used}, err
+}
+
+// groupNumber is a number of the quota group of the subvolume that an open file is in.
+func groupNumber(f *os.File, name string) (uint64, error) {
 	groups, err := groupsOf(f)
 	if err != nil {
-		return Used{}, err
+		return 0, err
 	}
 	id, err := subvolume(f)
 	if err != nil {
-		return Used{}, err
+		return 0, err
 	}
-	raw, err := os.ReadFile(filepath.Join(groups, fmt.Sprintf("0_%d", id), "referenced"))
+	raw, err := os.ReadFile(filepath.Join(groups, fmt.Sprintf("0_%d", id), name))
 	if err != nil {
-		return Used{}, err
+		return 0, err
 	}
-	used, err := strconv.ParseUint(strings.TrimSpace(string(raw)), 10, 64)
-	return Used{Bytes: used}, err
+	return strconv.ParseUint(strings.TrimSpace(string(raw)), 10, 64)
 }
 
 // subvolume is the id of the subvolume that an open file is in, which is that of its quota group.

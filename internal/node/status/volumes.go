@@ -3,10 +3,6 @@ package status
 import (
 	"context"
 	"fmt"
-	"slices"
-
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/component-helpers/storage/ephemeral"
 
 	"monopod.dev/monopod/internal/admin/protocol"
 	"monopod.dev/monopod/internal/storage"
@@ -20,6 +16,8 @@ type Storage struct {
 	// Volumes tells of them; nil: none are made here, and Problem says why.
 	Volumes Volumes
 	Problem error
+	// Provisioner is who makes copies of volumes; nil: as Volumes.
+	Provisioner *storage.Provisioner
 }
 
 // Volumes is the provisioner.
@@ -28,6 +26,8 @@ type Volumes interface {
 	Report(ctx context.Context, use bool) []storage.Told
 	// Sizes says what would hold the size of a new volume, for which a class wants this.
 	Sizes(want plan.Isolation) string
+	// Troubles are those of snapshots.
+	Troubles(ctx context.Context) []string
 }
 
 // storage says what is wrong with volumes.
@@ -55,6 +55,9 @@ func (t *Teller) storage(ctx context.Context, s *protocol.Status) {
 			about("%s is left as it is: %v", v.Path, v.Err)
 		}
 	}
+	for _, trouble := range t.Storage.Volumes.Troubles(ctx) {
+		about("%s", trouble)
+	}
 }
 
 // states are what is told of a volume, by what the provisioner says.
@@ -74,12 +77,13 @@ func (t *Teller) Volumes(ctx context.Context) protocol.Volumes {
 	if err != nil {
 		told.NotAsked = append(told.NotAsked, protocol.Unknown{What: "pods", Why: err.Error()})
 	}
-	users := users(pods)
+	users := plan.Users(pods)
 	for _, v := range t.Storage.Volumes.Report(ctx, true) {
 		r := v.Record
 		one := protocol.Volume{
-			Name: r.Name, Namespace: r.Claim.Namespace, Claim: r.Claim.Name, Pods: slices.Concat([]string{}, users[r.Claim.String()]), Class: r.Class,
+			Name: r.Name, Namespace: r.Claim.Namespace, Claim: r.Claim.Name, Pods: append([]string{}, users[r.Claim.String()]...), Class: r.Class,
 			State: states[v.State], Size: r.Size, Used: v.Used, HeldBy: string(r.Hold), Path: v.Path,
+			Snapshots: append([]string{}, v.Snapshots...),
 		}
 		if v.Err != nil {
 			one.Problem = v.Err.Error()
@@ -87,31 +91,4 @@ func (t *Teller) Volumes(ctx context.Context) protocol.Volumes {
 		told.Volumes = append(told.Volumes, one)
 	}
 	return told
-}
-
-// users are the names of the pods that use claims, by the claims' namespaces and names.
-func users(pods []v1.Pod) map[string][]string {
-	by := map[string][]string{}
-	for i := range pods {
-		p := &pods[i]
-		if p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
-			continue
-		}
-		for j := range p.Spec.Volumes {
-			claim := ""
-			switch v := &p.Spec.Volumes[j]; {
-			case v.PersistentVolumeClaim != nil:
-				claim = v.PersistentVolumeClaim.ClaimName
-			case v.Ephemeral != nil:
-				claim = ephemeral.VolumeClaimName(p, v)
-			}
-			if key := p.Namespace + "/" + claim; claim != "" && !slices.Contains(by[key], p.Name) {
-				by[key] = append(by[key], p.Name)
-			}
-		}
-	}
-	for _, names := range by {
-		slices.Sort(names)
-	}
-	return by
 }

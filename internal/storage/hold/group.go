@@ -37,3 +37,19 @@ func (qgroup) Usage(_ context.Context, v Volume) (Usage, error) {
 	used, err := quota.SubvolumeUsed(v.Data)
 	return Usage{Used: int64(used.Bytes), Size: v.Size}, err // disks are smaller than what int64 holds
 }
+
+// take implements taker: the kernel does it in one step, between two writes.
+func (qgroup) take(_ context.Context, v Volume, s Snapshot) error {
+	return quota.SnapshotSubvolume(v.Data, s.path(), true)
+}
+
+// from has a new volume be what a snapshot is, at once.
+func (q qgroup) from(ctx context.Context, s Snapshot, v Volume) error {
+	if err := quota.SnapshotSubvolume(s.path(), v.Data, false); err != nil {
+		return err
+	}
+	if err := q.Resize(ctx, v); err != nil {
+		return err
+	}
+	return atomicfile.SyncDir(v.Dir)
+}

@@ -33,6 +33,8 @@ type Volume struct {
 	Block bool
 	// QuotaID is the project's, of volumes that are projects.
 	QuotaID uint32
+	// Owed is how many bytes of the disk other images may come to need, whose blocks snapshots have as well. It is not taken into account but where room is reserved.
+	Owed int64
 }
 
 // Usage is how much of a volume is used, in bytes.

@@ -77,7 +77,7 @@ func (i image) file(ctx context.Context, v Volume) error {
 	}
 	defer f.Close()
 	if err = inPlace(f); err == nil {
-		err = reserve(f, v.Size)
+		err = reserve(f, v.Size, v.Owed)
 	}
 	if err == nil && !v.Block {
 		if err = format(ctx, f); err == nil {
@@ -195,7 +195,7 @@ func (i image) Resize(ctx context.Context, v Volume) error {
 		return err
 	}
 	size := max(v.Size, info.Size()) // it never shrinks, and what an earlier growth has begun is completed
-	if err := reserve(f, size); err != nil {
+	if err := reserve(f, size, v.Owed); err != nil {
 		return fmt.Errorf("enlarge %s: %w", i.path(v), err)
 	}
 	if err := f.Sync(); err != nil {

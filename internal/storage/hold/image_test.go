@@ -124,7 +124,7 @@ func TestRoom(t *testing.T) {
 		{96 * mega, 100 * mega, 100 * mega, false},
 		{0, 0, giga, true},
 	} {
-		if err := room(c.more, c.free, c.total); (err == nil) != c.fits {
+		if err := room(c.more, c.free, c.total, 0); (err == nil) != c.fits {
 			t.Errorf("%d of %d free of %d: %v", c.more, c.free, c.total, err)
 		}
 	}

@@ -29,7 +29,11 @@ const maxLoopTries = 64
 
 // attachLoop has a free loop device show a file. With unix.LO_FLAGS_AUTOCLEAR it does so until nobody has it open or mounted.
 func attachLoop(path string, flags uint32) (*loop, error) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	mode := os.O_RDWR
+	if flags&unix.LO_FLAGS_READ_ONLY != 0 {
+		mode = os.O_RDONLY
+	}
+	f, err := os.OpenFile(path, mode, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +89,9 @@ func haveLoop(path string, flags uint32) (*loop, error) {
 		if l, err = attachLoop(path, flags); err != nil {
 			return nil, err
 		}
+	}
+	if flags&unix.LO_FLAGS_READ_ONLY != 0 {
+		return l, nil
 	}
 	if err := l.keepRoom(); err != nil {
 		l.close()

@@ -7,7 +7,10 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+
+	"monopod.dev/monopod/internal/host/reflink"
 )
 
 const (
@@ -18,23 +21,46 @@ const (
 	fsNoCow = 0x00800000
 )
 
-// room says whether a file system that has so many bytes in all, and so many free, has room for more, and how much of it must stay.
-func room(more, free, total int64) error {
-	spare := min(total/spareDivisor, mostSpare)
+// room says whether a file system that has so many bytes in all, and so many free, of which some are owed, has room for more, and how much of it must stay.
+func room(more, free, total, owed int64) error {
+	spare := min(total/spareDivisor, mostSpare) + owed
 	if more > 0 && more > free-spare {
 		return fmt.Errorf("%d bytes more are to be reserved, and the file system has %d free, of which %d stay: %w", more, free, spare, unix.ENOSPC)
 	}
 	return nil
 }
 
-// reserve has a file be of a size, with the disk's room for all of it. A file that cannot be had so large is as it was.
-func reserve(f *os.File, size int64) error {
+// Spare says whether the disk has room for more bytes than are on it now, of which those that are owed are others'. Some of it stays free.
+func (h *Holders) Spare(more, owed int64) error {
+	free, total, err := h.Room()
+	if err != nil {
+		return err
+	}
+	return room(more, free, total, owed)
+}
+
+// Owed is how many bytes of the disk an image may come to need, since snapshots have its blocks as well: where it is written to there, it gets others.
+func Owed(v Volume) (int64, error) {
+	f, err := os.Open(image{}.path(v))
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	_, shared, err := reflink.Extents(f)
+	if errdefs.IsNotImplemented(err) {
+		return 0, nil // nor does it share anything
+	}
+	return shared, err
+}
+
+// reserve has a file be of a size, with the disk's room for all of it, but for what is owed to others. A file that cannot be had so large is as it was.
+func reserve(f *os.File, size, owed int64) error {
 	var disk unix.Statfs_t
 	var file unix.Stat_t
 	if err := errors.Join(unix.Fstatfs(int(f.Fd()), &disk), unix.Fstat(int(f.Fd()), &file)); err != nil {
 		return err
 	}
-	if err := room(size-file.Blocks*512, int64(disk.Bavail)*disk.Bsize, int64(disk.Blocks)*disk.Bsize); err != nil {
+	if err := room(size-file.Blocks*512, int64(disk.Bavail)*disk.Bsize, int64(disk.Blocks)*disk.Bsize, owed); err != nil {
 		return err
 	}
 	err := unix.Fallocate(int(f.Fd()), 0, 0, size)

@@ -66,6 +66,8 @@ const (
 	Release Verb = "release"
 	// Undo: a directory that was begun and that nobody wants any more goes.
 	Undo Verb = "undo"
+	// Abandon: a copy that no claim has goes, and its PersistentVolume before it.
+	Abandon Verb = "abandon"
 	// Lost: there is a PersistentVolume, and its directory is not there.
 	Lost Verb = "lost"
 	// Stray: there is a directory with data, and no PersistentVolume. It stays.
@@ -96,6 +98,8 @@ func Decide(s Seen) Decision {
 	switch {
 	case s.Record != nil && s.Record.Phase == Deleting && !s.restored():
 		return Decision{Verb: Remove} // which was decided before; only the rest of it is left
+	case s.Record != nil && s.Record.Phase == Filling:
+		return s.filling()
 	case s.Volume != nil && !s.ours():
 		if s.Record != nil && s.Record.Phase == Creating {
 			return Decision{Verb: Undo} // another node was faster
@@ -139,6 +143,16 @@ func Host(v *corev1.PersistentVolume) string {
 		}
 	}
 	return ""
+}
+
+// filling is about a copy whose making has ended, or was cut off. It is kept from the moment that a claim has it, or may have: a claim that names it, or one that the
+// volume names by its UID.
+func (s Seen) filling() Decision {
+	ours := s.Volume != nil && s.ours()
+	if s.Claim != nil || ours && s.Volume.Spec.ClaimRef != nil && s.Volume.Spec.ClaimRef.UID != "" {
+		return Decision{Verb: Confirm}
+	}
+	return Decision{Verb: Abandon}
 }
 
 // volume is about a volume of ours.
@@ -225,6 +239,13 @@ func (s Seen) provision() Decision {
 	return Decision{Verb: Make, Isolation: isolation, New: Record{
 		Version: RecordVersion, Name: VolumeName(c), Phase: Creating, Node: s.Node, Claim: Claimant{c.Namespace, c.Name, c.UID}, Class: s.Class.Name, Size: Bytes(size), Block: block,
 	}}
+}
+
+// Copy is the record to begin with of a volume that is filled before there is a claim: Verb is Make, or Refuse. The claim is as it will be asked for.
+func Copy(node, name string, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) Decision {
+	d := Seen{Node: node, Claim: claim, Class: class}.provision()
+	d.New.Name, d.New.Phase = name, Filling
+	return d
 }
 
 func refuse(why string) Decision { return Decision{Verb: Refuse, Why: why} }

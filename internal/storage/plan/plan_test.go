@@ -58,6 +58,8 @@ func TestDecide(t *testing.T) {
 	type pvc = *corev1.PersistentVolumeClaim
 	retained := func(v pv) { v.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain }
 	elsewhere := func(v pv) { v.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0] = "m" }
+	kept := func(v pv) { v.Spec.ClaimRef = nil }
+	named := func(v pv) { v.Spec.ClaimRef.UID = "" }
 	large := func(c pvc) { c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi") }
 	for name, c := range map[string]struct {
 		seen Seen
@@ -101,6 +103,15 @@ func TestDecide(t *testing.T) {
 		"it is to grow":                                    {Seen{Record: recorded(Ready), Claim: with(bound(), large), Volume: made(corev1.VolumeBound)}, Grow},
 		"it is to grow, and not bound yet":                 {Seen{Record: recorded(Ready), Claim: with(with(bound(), large), func(c pvc) { c.Status.Phase = corev1.ClaimPending }), Volume: made(corev1.VolumeBound)}, Leave},
 		"it has grown, and the claim is not told":          {Seen{Record: recorded(Ready), Claim: with(bound(), large), Volume: with(made(corev1.VolumeBound), func(v pv) { v.Spec.Capacity[corev1.ResourceStorage] = resource.MustParse("2Gi") })}, Grow},
+		"filled, and nobody knows it":                      {Seen{Record: recorded(Filling)}, Abandon},
+		"filled, and in the API":                           {Seen{Record: recorded(Filling), Volume: with(made(corev1.VolumeAvailable), kept)}, Abandon},
+		"filled, and in the API for a name":                {Seen{Record: recorded(Filling), Volume: with(made(corev1.VolumeAvailable), named)}, Abandon},
+		"filled, and its volume is deleted":                {Seen{Record: recorded(Filling), Volume: deleted(with(made(corev1.VolumeAvailable), named))}, Abandon},
+		"filled, and another node has the volume":          {Seen{Record: recorded(Filling), Volume: with(made(corev1.VolumeAvailable), elsewhere)}, Abandon},
+		"filled, and its volume is bound":                  {Seen{Record: recorded(Filling), Volume: made(corev1.VolumeBound)}, Confirm},
+		"filled, and a claim names it":                     {Seen{Record: recorded(Filling), Volume: with(made(corev1.VolumeAvailable), named), Claim: bound()}, Confirm},
+		"filled, and a claim names it that is gone":        {Seen{Record: recorded(Filling), Volume: made(corev1.VolumeReleased)}, Confirm},
+		"filled, a claim names it, and its volume is gone": {Seen{Record: recorded(Filling), Claim: bound()}, Confirm},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.seen.Node, c.seen.Class = here, Class(true)
@@ -185,5 +196,32 @@ func TestARecordThatIsNotKnown(t *testing.T) {
 		if err := with(recorded(Ready), change).Check("pvc-1", here); err == nil {
 			t.Errorf("%s: nothing is wrong with it", name)
 		}
+	}
+}
+
+// A copy is of the form that the class gives volumes, and is recorded as one that nobody has yet.
+func TestCopy(t *testing.T) {
+	c := claimed()
+	c.UID, c.Annotations = "", nil
+	d := Copy(here, "pvc-x", c, Class(true))
+	if d.Verb != Make || d.New.Phase != Filling || d.New.Name != "pvc-x" || d.New.Claim != (Claimant{"a", "c", ""}) || d.New.Size != 1<<30 || d.Isolation != Auto {
+		t.Errorf("decided is %+v", d)
+	}
+	c.Spec.AccessModes[0] = corev1.ReadWriteMany
+	if d := Copy(here, "pvc-x", c, Class(true)); d.Verb != Refuse {
+		t.Errorf("decided is %+v", d)
+	}
+}
+
+func TestUsers(t *testing.T) {
+	pod := func(name string, phase corev1.PodPhase, v corev1.VolumeSource) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: v}, {Name: "w", VolumeSource: v}}},
+			Status: corev1.PodStatus{Phase: phase}}
+	}
+	claim := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}
+	users := Users([]corev1.Pod{pod("z", corev1.PodRunning, claim), pod("y", corev1.PodPending, claim), pod("x", corev1.PodSucceeded, claim), pod("w", corev1.PodFailed, claim),
+		pod("e", corev1.PodRunning, corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}})})
+	if got := strings.Join(users["a/c"], " "); got != "y z" || len(users) != 3 || users["a/e-v"][0] != "e" {
+		t.Errorf("the users are %v", users)
 	}
 }

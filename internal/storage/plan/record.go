@@ -10,11 +10,15 @@ import (
 //
 //	Creating --the volume is in the API--> Ready --given back--> Deleting --> (gone)
 //	    \---nobody wants it any more: undone--> (gone)
+//	Filling --a claim has the volume--> Ready
+//	    \---no claim will: abandoned--> (gone)
 type Phase string
 
-// The phases. A directory of the phase Creating may be undone, as long as nobody has written to it.
+// The phases. A directory of the phase Creating may be undone, as long as nobody has written to it. One of the phase Filling has a copy of what is elsewhere, for a claim that is made
+// last: until then nobody but this node has written to it.
 const (
 	Creating Phase = "creating"
+	Filling  Phase = "filling"
 	Ready    Phase = "ready"
 	Deleting Phase = "deleting"
 )
@@ -59,7 +63,7 @@ type Record struct {
 // RecordVersion is the version of the records that this program writes, and the newest that it reads.
 const RecordVersion = 1
 
-// Claimant is a claim: by its UID, since a later one may have the name.
+// Claimant is a claim: by its UID, since a later one may have the name. Without one it is whoever is to have the name, and says that it wants this volume.
 type Claimant struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
@@ -78,7 +82,7 @@ func (r *Record) Check(dir, node string) error {
 		return fmt.Errorf("it is that of the volume %q", r.Name)
 	case r.Node != "" && r.Node != node:
 		return fmt.Errorf("it is that of the node %q, and this is %q", r.Node, node)
-	case r.Phase != Creating && r.Phase != Ready && r.Phase != Deleting:
+	case r.Phase != Creating && r.Phase != Filling && r.Phase != Ready && r.Phase != Deleting:
 		return fmt.Errorf("its phase is %q, which this Monopod does not know", r.Phase)
 	case r.Hold != Project && r.Hold != Qgroup && r.Hold != File && r.Hold != Nothing:
 		return fmt.Errorf("its size is held by %q, which this Monopod does not know", r.Hold)

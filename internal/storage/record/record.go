@@ -2,6 +2,7 @@
 //
 //	DIR/NAME/volume.json   the record: plan.Record, as JSON
 //	DIR/NAME/data          what pods get
+//	DIR/.snapshots/        package snapshot's
 //	DIR/.removing/         what is removed in the background
 //	DIR/.monopod           who has the directory, for people
 //
@@ -140,6 +141,9 @@ func (s *Store) read(name string) (*plan.Record, error) {
 	}
 	return &r, nil
 }
+
+// Bin is where what is removed goes.
+func (s *Store) Bin() *tree.Bin { return s.bin }
 
 // Dir is the directory of all volumes.
 func (s *Store) Dir() string { return s.dir }

@@ -42,13 +42,13 @@ func (p *Policy) own() {
 }
 
 // provisioner are the rights of the node's own provisioner of volumes, which has the credential of the controllers: those that provisioners have by custom, and
-// those of a resizer, to make the default class, and to say in classes what holds their volumes' sizes.
+// those of a resizer, to make the default class, to say in classes what holds their volumes' sizes, and to make claims with data in them when an administrator says so.
 func (p *Policy) provisioner(prefix string, bind func(name, role string)) {
 	const custom = "system:persistent-volume-provisioner"
 	bind(prefix+custom, custom)
 	name := prefix + "storage"
 	p.clusterRole(name, nil, on("update", core, "persistentvolumes persistentvolumeclaims/status"), on("patch", core, "persistentvolumes"), on("create patch", storage, "storageclasses"),
-		on("get create", core, "configmaps"), on("get", core, "nodes"))
+		on("get create", core, "configmaps"), on("get", core, "nodes namespaces"), on("create", core, "persistentvolumeclaims"), on("list", core, "pods"))
 	bind(name, name)
 }
 

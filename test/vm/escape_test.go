@@ -21,9 +21,9 @@ func TestEscapeOnCgroupV2(t *testing.T) {
 		t.Fatal(err)
 	}
 	files[filepath.Join(guestBin, "runc")] = runc
-	runTests(t, testRun{
-		machine: machine.Config{Files: files},
-		env:     []string{"MONOPOD_BIN=" + guestBin, "MONOPOD_RUNC=" + filepath.Join(guestBin, "runc"), "CI=true"}, timeout: 20 * time.Minute,
+	onCgroupV2.runTests(t, testRun{
+		files: files,
+		env:   []string{"MONOPOD_BIN=" + guestBin, "MONOPOD_RUNC=" + filepath.Join(guestBin, "runc"), "CI=true"}, timeout: 20 * time.Minute,
 		tests:    []machine.Tests{{Package: "../escape", Args: []string{"-test.short", "-test.run=" + coreOfEscape}}},
 		mustPass: "TestOutOfMemoryWithItsGroup",
 	})

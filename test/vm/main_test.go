@@ -1,9 +1,34 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"os"
 	"strings"
+	"sync"
 	"testing"
+
+	"monopod.dev/monopod/test/vm/machine"
 )
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "monopod-vm-init-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	initDir = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+var initDir string
+
+// initProgram builds the first process of all machines here, once.
+var initProgram = sync.OnceValues(func() (string, error) {
+	return machine.BuildInit(context.Background(), initDir, machine.NativeArch)
+})
 
 func TestAWrongCommandLineIsSaid(t *testing.T) {
 	for _, tc := range []struct {

@@ -30,9 +30,9 @@ func TestSELinux(t *testing.T) {
 	if os.Getenv("MONOPOD_VM_ALL") != "" {
 		filter, timeout = "^TestSELinux$", 25*time.Minute
 	}
-	runTests(t, testRun{
-		machine: machine.Config{Files: files, KernelArgs: machine.SELinuxArgs},
-		env:     []string{"MONOPOD_BIN=" + guestBin, "MONOPOD_RUNC=" + guestRunc, "MONOPOD_TEST_SELINUX=1"}, timeout: timeout,
+	runTests(t, machine.Config{KernelArgs: machine.SELinuxArgs}, testRun{
+		files: files,
+		env:   []string{"MONOPOD_BIN=" + guestBin, "MONOPOD_RUNC=" + guestRunc, "MONOPOD_TEST_SELINUX=1"}, timeout: timeout,
 		before: enforce, onFailure: "dmesg | grep denied | tail -n 60",
 		tests:    []machine.Tests{{Package: "../../internal/host/selinux"}, {Package: "../../internal/runtime", Args: []string{"-test.run=" + filter}}},
 		mustPass: "TestSELinux",

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -27,7 +28,7 @@ func BuildInit(ctx context.Context, dir, architecture string) (string, error) {
 type Tests struct {
 	// Package is its import path, or its directory as the go command takes it.
 	Package string
-	// Tags are build tags; Cgo builds with cgo, linked statically.
+	// Tags are build tags, in place of those of $GOFLAGS; Cgo builds with cgo, linked statically.
 	Tags string
 	Cgo  bool
 	// Args are further arguments of the test binary, such as -test.run=REGEXP.
@@ -37,7 +38,12 @@ type Tests struct {
 // Build compiles the tests into dir. It returns what to put into the machine, for Config.Files, and the shell command that
 // runs them there.
 func (t Tests) Build(ctx context.Context, dir string) (files map[string]string, command string, err error) {
-	out, err := goOutput(ctx, "list", "-tags="+t.Tags, "-f", "{{.Dir}}\n{{.ImportPath}}\n{{.Module.Dir}}", t.Package)
+	// Without tags of its own it has those of $GOFLAGS, so that what has been compiled for other commands serves it too.
+	var tags []string
+	if t.Tags != "" {
+		tags = []string{"-tags=" + t.Tags}
+	}
+	out, err := goOutput(ctx, slices.Concat([]string{"list"}, tags, []string{"-f", "{{.Dir}}\n{{.ImportPath}}\n{{.Module.Dir}}", t.Package})...)
 	if err != nil {
 		return nil, "", err
 	}
@@ -51,7 +57,8 @@ func (t Tests) Build(ctx context.Context, dir string) (files map[string]string, 
 	if t.Cgo {
 		ldflags += " -linkmode external -extldflags -static"
 	}
-	args := []string{"test", "-c", "-tags=" + t.Tags, "-ldflags=" + ldflags, "-o", binary, t.Package}
+	// It is vetted by `make check`.
+	args := slices.Concat([]string{"test", "-c", "-vet=off"}, tags, []string{"-ldflags=" + ldflags, "-o", binary, t.Package})
 	if err := goTool(ctx, t.Cgo, args...); err != nil {
 		return nil, "", err
 	}

@@ -78,6 +78,10 @@ type Result struct {
 	Code int
 	// Prepare is the time for the disk, Boot that from the machine's start to the job's first start, Job that from there to its end.
 	Prepare, Boot, Job time.Duration
+	// Guest is the job's time by the machine's own clock, since the last boot.
+	Guest time.Duration
+	// CPU is the time of processors that the emulator took. It tells more than the others where something else runs beside.
+	CPU time.Duration
 }
 
 func (c *Config) setDefaults() {
@@ -254,7 +258,11 @@ func boot(ctx context.Context, cfg Config, work string, debian Debian) (Result, 
 	events.l.Close()
 	output.l.Close()
 	copying.Wait()
-	return w.result(ctx, cfg, over, console)
+	res, err := w.result(ctx, cfg, over, console)
+	if ended := cmd.ProcessState; ended != nil {
+		res.CPU = ended.UserTime() + ended.SystemTime()
+	}
+	return res, err
 }
 
 // start starts the machine so that it cannot outlive this process, not even one that is killed. The signal comes when the
@@ -321,7 +329,7 @@ func arguments(cfg Config, arch arch, work string, debian Debian) []string {
 		"-smp", strconv.Itoa(cfg.CPUs), "-m", strconv.Itoa(cfg.MemoryMiB),
 		"-nodefaults", "-no-user-config", "-action", "reboot="+restart, "-display", "none", "-serial", "stdio",
 		"-kernel", debian.Kernel, "-initrd", filepath.Join(work, ramdiskFile),
-		"-append", arch.kernelArgs+" panic=-1 mitigations=off cgroup_no_v1=all systemd.log_target=kmsg systemd.log_level=notice systemd.show_status=false"+strings.Join(append([]string{""}, cfg.KernelArgs...), " "),
+		"-append", arch.kernelArgs+tscArg(cfg.Arch)+" panic=-1 mitigations=off cgroup_no_v1=all systemd.log_target=kmsg systemd.log_level=notice systemd.show_status=false"+strings.Join(append([]string{""}, cfg.KernelArgs...), " "),
 		"-drive", "if=none,id=root,format=raw,cache=unsafe,discard=unmap,file="+filepath.Join(work, diskFile),
 		"-device", "virtio-blk-pci,drive=root",
 		"-device", "virtio-serial-pci",
@@ -341,6 +349,7 @@ type watch struct {
 	boot  time.Duration
 	exit  *guest.Event
 	job   time.Duration
+	up    float64 // seconds of the machine's clock at the job's last start
 }
 
 func (w *watch) read(r io.Reader) {
@@ -356,6 +365,7 @@ func (w *watch) read(r io.Reader) {
 		switch {
 		case e.Kind == guest.Started:
 			w.boots++
+			w.up = e.Uptime
 			w.log("job started %.1fs after the machine (%.1fs of the guest's clock)", since.Seconds(), e.Uptime)
 			switch w.boots {
 			case 1:
@@ -376,7 +386,7 @@ func (w *watch) result(ctx context.Context, cfg Config, ended *errMachineEnded, 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.exit != nil && w.exit.Error == "" {
-		return Result{Code: w.exit.Code, Boot: w.boot, Job: w.job}, nil
+		return Result{Code: w.exit.Code, Boot: w.boot, Job: w.job, Guest: time.Duration((w.exit.Uptime - w.up) * float64(time.Second))}, nil
 	}
 	what := errors.New("the job was running")
 	switch {

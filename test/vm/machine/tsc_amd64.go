@@ -1,0 +1,4 @@
+package machine
+
+// readTSC reads the processor's time-stamp counter.
+func readTSC() uint64

@@ -106,22 +106,25 @@ $(EXAMPLES): $(BIN)/%.tar: $(BIN)/%
 
 guestbook: $(BIN)/guestbook.tar ## build bin/guestbook.tar, the image of docs/TUTORIAL.md
 
-# Three tracks side by side, of about the same length: the machines of test-vm and the tests of test-unit take a processor and nothing of the host; the end-to-end
+# Four tracks side by side, so that two processors are never idle: the machines of test-vm are one thread each, and take nothing of the host; the end-to-end
 # tests wait for most of their time and look at the whole host; the tests of packages that take something of the host have a network and mounts of their own
-# (hack/apart.sh). Everything is installed and built before, so that nobody does it at once. What check looks for waits for nothing but processors, and gets those
-# that are left. The tests of images, which keep one processor busy for two minutes, end the track that is the first to end: at the end of the longest one they
-# would have the other processor idle.
-BESIDE = $(MAKE) --no-print-directory -o build $(EXAMPLES:%=-o %) RUN_ID=$(RUN_ID)
+# (hack/apart.sh); all others take a processor and nothing of the host, and get less of it than those that wait for time as well, but enough for their
+# deadlines. Everything is installed and built before, so that nobody does it at once. What check looks for waits for nothing but processors, and gets those
+# that are left.
+BESIDE = $(MAKE) --no-print-directory -o build -o $(BIN)/kubectl $(EXAMPLES:%=-o %) RUN_ID=$(RUN_ID)
 test: need-root build deps test-deps vm-deps $(EXAMPLES) ## run all tests, as CI does
-	@rm -f _out/failed; hack/beside.sh _out/test-beside.log '$(BESIDE) test-vm test-unit' \
-		'hack/beside.sh _out/test-third.log "$(BESIDE) test-host test-executor && ALL_TESTS_RUN=1 nice -n 19 $(BESIDE) check" "$(BESIDE) test-e2e test-podman test-containerd test-image"'; \
+	@rm -f _out/failed; hack/beside.sh _out \
+		machines '$(BESIDE) test-vm' \
+		packages 'nice -n 5 $(BESIDE) test-unit test-image' \
+		host '$(BESIDE) test-host test-executor && ALL_TESTS_RUN=1 nice -n 19 $(BESIDE) check' \
+		e2e '$(BESIDE) test-e2e test-podman test-containerd'; \
 		status=$$?; [ ! -e _out/failed ] || { echo '=== what failed, in brief:'; cat _out/failed; }; exit $$status
 
 check: need-go deps ## formatting, vet, golangci-lint, the import rules, generated code
 	@hack/check.sh '$(CGO_TAGS)' $(CGO_PKGS)
 
-test-unit: need-root test-deps ## tests of the packages that take nothing of the host but its loopback
-	$(PLAIN) $(GO_TEST) -p 2 -timeout 20m -- $(UNIT_PKGS)
+test-unit: need-root test-deps $(BIN)/kubectl ## tests of the packages that take nothing of the host but its loopback
+	$(PLAIN) MONOPOD_KUBECTL='$(abspath $(BIN))/kubectl' $(GO_TEST) -p 2 -timeout 20m -- $(UNIT_PKGS)
 
 test-image: need-root test-deps ## tests of images, with mounts of their own
 	$(PLAIN) $(GO_TEST) -p 1 -timeout 10m -exec 'unshare -m' -- ./internal/image/...

@@ -77,7 +77,7 @@ func (p *pathOfHost) make(context.Context, string) error {
 	return checkHostPath(p.volume.Spec.HostPath)
 }
 
-// local is a local volume: a directory of this node, or a block device.
+// local is a local volume: a directory of this node, a block device, or the file system on one.
 type local struct {
 	*bound
 	tell func(pod *v1.Pod, kind, reason, message string)

@@ -18,7 +18,9 @@ import (
 // testRun is what a test runs in a machine.
 type testRun struct {
 	// files are what the machine has of it beside the tests, host path by absolute guest path.
-	files   map[string]string
+	files map[string]string
+	// modules are those of the kernel that it needs beside a node's. All that share the machine have them.
+	modules []string
 	env     []string // NAME=VALUE
 	timeout time.Duration
 	tests   []machine.Tests
@@ -110,6 +112,7 @@ func boot(ctx context.Context, cfg machine.Config, members []*member) (output st
 	cfg.Files = map[string]string{}
 	for _, m := range members {
 		maps.Copy(cfg.Files, m.files)
+		cfg.Modules = append(cfg.Modules, m.modules...)
 		script.WriteString(m.script())
 		timeout += m.timeout
 	}

@@ -13,12 +13,13 @@ import (
 )
 
 // programs are what tests run of Debian's, where they look for it: the registry that images are pulled from, what copies and packs
-// images, a server to put into an image, CNI's plugins and what these run, ip, the parser of AppArmor's profiles, and what kubectl diff
-// runs. Their shared libraries go with them.
+// images, a server to put into an image, CNI's plugins and what these run, ip, the parser of AppArmor's profiles, what makes and knows disks, and what kubectl
+// diff runs. Their shared libraries go with them.
 var programs = []string{
 	"/usr/bin/docker-registry", "/usr/bin/skopeo", "/usr/bin/zstd", "/usr/bin/tar", "/usr/sbin/nginx", "/usr/bin/ip", "/usr/sbin/apparmor_parser",
 	"/usr/sbin/iptables", "/usr/sbin/ip6tables", "/usr/sbin/iptables-save", "/usr/sbin/ip6tables-save", "/usr/sbin/iptables-restore", "/usr/sbin/ip6tables-restore",
 	"/usr/lib/cni/bandwidth", "/usr/lib/cni/bridge", "/usr/lib/cni/firewall", "/usr/lib/cni/host-local", "/usr/lib/cni/loopback", "/usr/lib/cni/portmap",
+	"/usr/sbin/losetup", "/usr/sbin/blkid", "/usr/sbin/mkswap", "/usr/sbin/mkfs.ext2", "/usr/sbin/mkfs.btrfs", "/usr/bin/btrfs",
 	"/usr/lib/cni/ptp", "/usr/lib/cni/static", "/usr/lib/cni/tuning", "/usr/bin/diff",
 }
 
@@ -26,9 +27,9 @@ var programs = []string{
 var folders = []string{"/usr/lib/x86_64-linux-gnu/xtables", "/etc/containers", "/etc/apparmor", "/etc/apparmor.d/abi", "/usr/share/apparmor-features"}
 
 // kernelModules are what tests need of the kernel beside what a node needs: for Debian's CNI plugins iptables' extensions and queues that
-// limit bandwidth, and FUSE for a file system that hangs.
+// limit bandwidth, FUSE for a file system that hangs, and btrfs.
 var kernelModules = []string{"nft_compat", "xt_comment", "xt_conntrack", "xt_MASQUERADE", "xt_nat", "xt_mark", "xt_multiport", "xt_addrtype", "xt_tcpudp",
-	"xt_statistic", "ifb", "sch_tbf", "sch_ingress", "cls_u32", "act_mirred", "macvlan", "fuse"}
+	"xt_statistic", "ifb", "sch_tbf", "sch_ingress", "cls_u32", "act_mirred", "macvlan", "fuse", "btrfs"}
 
 // ldd is what the test images ask for a program's libraries: as the script of that name does, by the loader itself.
 const ldd = "#!/bin/sh\nLD_TRACE_LOADED_OBJECTS=1 exec /lib64/ld-linux-x86-64.so.2 \"$@\"\n"
@@ -71,6 +72,9 @@ func gather(ctx context.Context, dir string) (f fixtures, err error) {
 		return f, err
 	}
 	maps.Copy(f.files, put)
+	for _, name := range []string{"losetup", "blkid", "mkswap", "mkfs.ext2"} { // busybox has others of these names, which are found first
+		f.files[filepath.Join("/usr/bin", name)] = filepath.Join("/usr/sbin", name)
+	}
 	disks, err := machine.NewDisks(ctx)
 	if err != nil {
 		return f, err

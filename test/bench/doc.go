@@ -6,6 +6,8 @@
 //
 // BenchmarkPull pulls an image of some hundred megabytes with both, in turns.
 //
+// BenchmarkPodWithClaim and, with MONOPOD_BENCH_LONG=1, BenchmarkThousandClaims, BenchmarkClaimDisk, BenchmarkFullPods and BenchmarkIdleClaims are about claims (docs/SPEED.md).
+//
 // Figures: pod-up is RunPodSandbox + CreateContainer + StartContainer, pod-down is stop and remove of both;
 // create-to-running is from a pod's POST until a watch shows it Running; delete-to-gone until the watch shows it deleted;
 // node-ready is from the start of `monopod up` with empty directories until the Node is Ready. Times are medians, in

@@ -16,7 +16,7 @@ import (
 // images, a server to put into an image, CNI's plugins and what these run, ip, the parser of AppArmor's profiles, what makes and knows disks, and what kubectl
 // diff runs. Their shared libraries go with them.
 var programs = []string{
-	"/usr/bin/docker-registry", "/usr/bin/skopeo", "/usr/bin/zstd", "/usr/bin/tar", "/usr/sbin/nginx", "/usr/bin/ip", "/usr/sbin/apparmor_parser",
+	"/usr/bin/docker-registry", "/usr/bin/skopeo", "/usr/bin/zstd", "/usr/bin/tar", "/usr/sbin/nginx", "/usr/bin/ip", "/usr/sbin/nft", "/usr/sbin/apparmor_parser",
 	"/usr/sbin/iptables", "/usr/sbin/ip6tables", "/usr/sbin/iptables-save", "/usr/sbin/ip6tables-save", "/usr/sbin/iptables-restore", "/usr/sbin/ip6tables-restore",
 	"/usr/lib/cni/bandwidth", "/usr/lib/cni/bridge", "/usr/lib/cni/firewall", "/usr/lib/cni/host-local", "/usr/lib/cni/loopback", "/usr/lib/cni/portmap",
 	"/usr/sbin/losetup", "/usr/sbin/blkid", "/usr/sbin/mkswap", "/usr/sbin/mkfs.ext2", "/usr/sbin/mkfs.btrfs", "/usr/bin/btrfs",

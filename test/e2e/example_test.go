@@ -22,7 +22,11 @@ func TestExample(t *testing.T) {
 	if got := n.Kubectl("get", "node", n.Name, "-o", `jsonpath={.status.allocatable.example\.com/widget}`); got != "2" {
 		t.Errorf("allocatable example.com/widget: %q, want the two devices of the spec", got)
 	}
-	n.Kubectl("apply", "-f", filepath.Join(root, "examples/hello.yaml"))
+	hello, err := os.ReadFile(filepath.Join(root, "examples/hello.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Apply(string(hello))
 	n.Kubectl("wait", "--for=condition=Ready", "pod/hello", "--timeout=60s")
 
 	n.Kubectl("rollout", "status", "deployment/greeter", "--timeout=60s")

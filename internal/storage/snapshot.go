@@ -139,7 +139,7 @@ func (p *Provisioner) take(ctx context.Context, s Source, r snapshot.Record) (sn
 	if err := p.Ask(); err != nil {
 		return r, err
 	}
-	claim, v, err := p.volumeOf(ctx, s)
+	_, v, err := p.volumeOf(ctx, s)
 	if err != nil {
 		return r, err
 	}
@@ -148,7 +148,8 @@ func (p *Provisioner) take(ctx context.Context, s Source, r snapshot.Record) (sn
 		return r, err
 	}
 	defer func() { unlock(); p.queue.Add(v.Name) }()
-	if claim, v, err = p.volumeOf(ctx, s); err != nil { // it may have gone, or grown
+	claim, v, err := p.volumeOf(ctx, s) // it may have gone, or grown
+	if err != nil {
 		return r, err
 	}
 	if r.AtOnce = hold.AtOnce(v.Hold); !r.AtOnce {

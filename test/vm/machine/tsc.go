@@ -23,7 +23,8 @@ func tscArg(architecture string) string {
 var tscKHz = sync.OnceValue(func() int64 {
 	begin := time.Now()
 	ticks, at := sampleTSC(begin)
-	time.Sleep(100 * time.Millisecond) // or longer: it is measured. A microsecond of error at either end is a hundred-thousandth.
+	// Or longer: it is measured. A microsecond of error at either end is a hundred-thousandth.
+	time.Sleep(100 * time.Millisecond) //nolint:forbidigo // a time that is measured, not waited for
 	moreTicks, later := sampleTSC(begin)
 	khz := int64(float64(moreTicks-ticks) / float64(later-at) * 1e6)
 	if khz < 100_000 || khz > 10_000_000 {

@@ -21,7 +21,7 @@ while [ $# -gt 2 ]; do
 done
 set +m
 trap 'for p in "${pids[@]}"; do kill -- "-$p" 2>/dev/null; done; wait; exit 130' INT TERM
-run "$1" "$2" || status=1
+(run "$1" "$2") || status=1 # by itself, or the others' times would be in its own
 for i in "${!pids[@]}"; do
 	wait "${pids[i]}" && continue
 	status=1

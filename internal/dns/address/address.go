@@ -159,7 +159,7 @@ func (k *Keeper) ensure() error {
 	k.name.Store(&now.Link)
 	for _, a := range all {
 		if slices.Contains(now.Addresses, a) {
-			err = k.nl.AddrReplace(link, addressOf(a))
+			err = k.put(link, a)
 		} else {
 			err = k.delete(link, a)
 		}
@@ -230,13 +230,32 @@ func isNoLink(err error) bool {
 	return errors.As(err, &gone)
 }
 
-// addressOf is an address by itself, which is used at once.
+// addressOf is an address by itself, which is used at once. It is of the host's scope: the kernel, and who else looks for an address of the host, take it for nobody's source.
+// A masquerade towards an interface without addresses, as pods' are, takes the first address that there is, and others drop what comes back to it.
 func addressOf(a netip.Addr) *netlink.Addr {
 	addr := &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}}
+	if a.Is4() {
+		addr.Scope = unix.RT_SCOPE_HOST
+	}
 	if a.Is6() {
 		addr.Flags = unix.IFA_F_NODAD
 	}
 	return addr
+}
+
+// put gives an interface an address. One that it has in another scope, of an earlier version, is made anew: the kernel does not change it.
+func (k *Keeper) put(link netlink.Link, a netip.Addr) error {
+	want := addressOf(a)
+	have, err := k.nl.AddrList(link, unix.AF_UNSPEC)
+	if err != nil {
+		return err
+	}
+	if a.Is4() && slices.ContainsFunc(have, func(h netlink.Addr) bool { return h.IP.Equal(want.IP) && h.Scope != want.Scope }) {
+		if err := k.delete(link, a); err != nil {
+			return err
+		}
+	}
+	return k.nl.AddrReplace(link, want)
 }
 
 func (k *Keeper) delete(link netlink.Link, a netip.Addr) error {

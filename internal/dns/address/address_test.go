@@ -65,6 +65,47 @@ func wants(t *testing.T, what string, k *Keeper, want ...string) {
 	}
 }
 
+// TestScope: the kernel takes no address of the DNS for a source, also where an earlier version has made it.
+func TestScope(t *testing.T) {
+	harness.NewNetwork(t)
+	k := keeper(t, filepath.Join(t.TempDir(), "dns"), "t0-dns", both...)
+	if err := k.Ensure(); err != nil {
+		t.Fatal(err)
+	}
+	scopes := func() (all []int) {
+		t.Helper()
+		l, err := netlink.LinkByName(k.Link())
+		if err != nil {
+			t.Fatal(err)
+		}
+		addrs, err := netlink.AddrList(l, unix.AF_INET)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range addrs {
+			if a.IP.String() == both[0].String() {
+				all = append(all, a.Scope)
+			}
+		}
+		return all
+	}
+	if got := scopes(); !slices.Equal(got, []int{unix.RT_SCOPE_HOST}) {
+		t.Errorf("it has the scope %v", got)
+	}
+	l, err := netlink.LinkByName(k.Link())
+	if err != nil {
+		t.Fatal(err)
+	}
+	global := addressOf(both[0])
+	global.Scope = unix.RT_SCOPE_UNIVERSE
+	if err := errors.Join(k.delete(l, both[0]), netlink.AddrAdd(l, global), k.Ensure()); err != nil {
+		t.Fatal(err)
+	}
+	if got := scopes(); !slices.Equal(got, []int{unix.RT_SCOPE_HOST}) {
+		t.Errorf("of an earlier version it has the scope %v", got)
+	}
+}
+
 func TestEnsureAndRemove(t *testing.T) {
 	harness.NewNetwork(t)
 	dir := filepath.Join(t.TempDir(), "dns")

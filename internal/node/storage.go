@@ -50,7 +50,7 @@ func (s *storageRole) open(ctx context.Context) error {
 func (s *storageRole) told() *status.Storage {
 	told := &status.Storage{Problem: s.problem, Directory: config.StorageDir(s.Config)}
 	if s.provisioner != nil {
-		told.Volumes, told.Provisioner = s.provisioner, s.provisioner
+		told.Volumes, told.Copies = s.provisioner, s.provisioner.Copies()
 	}
 	return told
 }

@@ -143,7 +143,7 @@ func (p *Provisioner) make(ctx context.Context, s plan.Seen, d plan.Decision) er
 }
 
 // begun is the record to begin with of a volume, with what holds its size.
-func (p *Provisioner) begun(ctx context.Context, d plan.Decision) (plan.Record, error) {
+func (p *base) begun(ctx context.Context, d plan.Decision) (plan.Record, error) {
 	r := d.New
 	if err := errors.Join(p.fits(r), p.mounted(ctx)); err != nil {
 		return r, err
@@ -160,7 +160,7 @@ func (p *Provisioner) begun(ctx context.Context, d plan.Decision) (plan.Record, 
 }
 
 // fits refuses a volume that the disk could never hold. All volumes together may be more than it has: a size is a limit, not a reservation.
-func (p *Provisioner) fits(r plan.Record) error {
+func (p *base) fits(r plan.Record) error {
 	_, total, err := p.holders.Room()
 	if err == nil && r.Size > total {
 		err = fmt.Errorf("the claim requests %s, and the file system of %s has %s in all", binarysize.Text(r.Size), p.store.Dir(), binarysize.Text(total))
@@ -170,7 +170,7 @@ func (p *Provisioner) fits(r plan.Record) error {
 
 // mounted refuses to make volumes while the disk may not be there on which others of this node are: what was made in their mount point would be hidden by it. It is
 // there if anything is of any of them.
-func (p *Provisioner) mounted(ctx context.Context) error {
+func (p *base) mounted(ctx context.Context) error {
 	missing := func(v *corev1.PersistentVolume) bool {
 		return v != nil && v.DeletionTimestamp == nil && plan.Ours(v, p.config.NodeName) && v.Spec.Local.Path == p.store.Data(v.Name)
 	}
@@ -203,7 +203,7 @@ func (p *Provisioner) mounted(ctx context.Context) error {
 }
 
 // publish makes the PersistentVolume. One that is there already is taken, if it is the one.
-func (p *Provisioner) publish(ctx context.Context, r plan.Record, s plan.Seen) error {
+func (p *base) publish(ctx context.Context, r plan.Record, s plan.Seen) error {
 	capacity := plan.Requested(s.Claim)
 	if plan.Bytes(capacity) != r.Size {
 		capacity = *resource.NewQuantity(r.Size, resource.BinarySI)
@@ -223,7 +223,7 @@ func (p *Provisioner) publish(ctx context.Context, r plan.Record, s plan.Seen) e
 	return nil
 }
 
-func (p *Provisioner) ready(r plan.Record) error {
+func (p *base) ready(r plan.Record) error {
 	r.Phase = plan.Ready
 	return failpoint.Around("storage/ready", func() error { return p.store.Put(r) })
 }

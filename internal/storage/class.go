@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod.dev/monopod/internal/kit/failpoint"
+	"monopod.dev/monopod/internal/kit/queue"
 	"monopod.dev/monopod/internal/kit/wait"
 	"monopod.dev/monopod/internal/storage/plan"
 )
@@ -23,8 +24,27 @@ const (
 	memoryKey = "defaultClass"
 )
 
+// classKeeper makes the default class, and has all classes of the provisioner say what holds the sizes of their volumes.
+type classKeeper struct {
+	*base
+	unsaid *queue.Queue[string] // names of classes
+	// said are the classes that say it since the start. One worker has them.
+	said map[types.UID]bool
+}
+
+func newClassKeeper(b *base) *classKeeper {
+	return &classKeeper{base: b, unsaid: queue.New[string](), said: map[types.UID]bool{}}
+}
+
+// tellAll has classes say it as they come, until ctx ends.
+func (p *classKeeper) tellAll(ctx context.Context) {
+	p.unsaid.Run(ctx, 1, p.tellSizes, func(class string, err error) {
+		p.log.WarnContext(ctx, "a storage class does not say what holds its volumes' sizes; trying again", "class", class, "error", err)
+	})
+}
+
 // keepClass makes the default class, once in the life of a cluster. It tries until it can.
-func (p *Provisioner) keepClass(ctx context.Context) {
+func (p *classKeeper) keepClass(ctx context.Context) {
 	pauses := wait.Pauses{Least: time.Second, Most: time.Minute}
 	for {
 		err := p.makeClass(ctx)
@@ -39,7 +59,7 @@ func (p *Provisioner) keepClass(ctx context.Context) {
 }
 
 // Sizes says what would hold the size of a volume that a class gets now, with the reason where nothing does or none can be had.
-func (p *Provisioner) Sizes(want plan.Isolation) string {
+func (p *base) Sizes(want plan.Isolation) string {
 	switch held, err := p.holders.Choose(want, false); {
 	case err != nil:
 		return fmt.Sprintf("nothing can: %v", err)
@@ -51,7 +71,7 @@ func (p *Provisioner) Sizes(want plan.Isolation) string {
 }
 
 // tellSizes has a class of this provisioner say what holds the sizes of its volumes. Several nodes may share a class: what another one says stays until the next start.
-func (p *Provisioner) tellSizes(ctx context.Context, name string) error {
+func (p *classKeeper) tellSizes(ctx context.Context, name string) error {
 	class, err := from[*storagev1.StorageClass](p.classes, name)
 	if err != nil || class == nil || class.Provisioner != plan.Provisioner || class.DeletionTimestamp != nil {
 		return err
@@ -61,8 +81,8 @@ func (p *Provisioner) tellSizes(ctx context.Context, name string) error {
 		return nil // its claims are told
 	}
 	says := p.Sizes(want)
-	if was, there := class.Annotations[plan.SizesAnnotation]; was == says || there && p.saidOf[class.UID] {
-		p.saidOf[class.UID] = true
+	if was, there := class.Annotations[plan.SizesAnnotation]; was == says || there && p.said[class.UID] {
+		p.said[class.UID] = true
 		return nil
 	}
 	change, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": class.UID, "annotations": map[string]string{plan.SizesAnnotation: says}}})
@@ -72,11 +92,11 @@ func (p *Provisioner) tellSizes(ctx context.Context, name string) error {
 	if _, err := p.client.StorageV1().StorageClasses().Patch(ctx, name, types.MergePatchType, change, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("annotation %s of the storage class %s: %w", plan.SizesAnnotation, name, err)
 	}
-	p.saidOf[class.UID] = true
+	p.said[class.UID] = true
 	return nil
 }
 
-func (p *Provisioner) makeClass(ctx context.Context) error {
+func (p *classKeeper) makeClass(ctx context.Context) error {
 	maps, classes := p.client.CoreV1().ConfigMaps(metav1.NamespaceSystem), p.client.StorageV1().StorageClasses()
 	switch _, err := maps.Get(ctx, memory, metav1.GetOptions{}); {
 	case err == nil:

@@ -54,7 +54,7 @@ type content struct {
 }
 
 // Restore makes a new claim whose volume has what is in a snapshot. Nothing that is there is changed.
-func (p *Provisioner) Restore(ctx context.Context, name string, t Target) (Made, error) {
+func (p *Copies) Restore(ctx context.Context, name string, t Target) (Made, error) {
 	if err := p.Ask(); err != nil {
 		return Made{}, err
 	}
@@ -73,7 +73,7 @@ func (p *Provisioner) Restore(ctx context.Context, name string, t Target) (Made,
 }
 
 // Import makes a new claim whose volume has what is in an archive, which may be anybody's. Nothing that is there is changed.
-func (p *Provisioner) Import(ctx context.Context, t Target, from io.Reader) (Made, error) {
+func (p *Copies) Import(ctx context.Context, t Target, from io.Reader) (Made, error) {
 	if err := p.Ask(); err != nil {
 		return Made{}, err
 	}
@@ -100,7 +100,7 @@ const (
 	fewEntries = 1 << 16
 )
 
-func (p *Provisioner) unpack(ctx context.Context, in *archive.Reader, v hold.Volume, kind plan.Hold) (none archive.Result, err error) {
+func (p *Copies) unpack(ctx context.Context, in *archive.Reader, v hold.Volume, kind plan.Hold) (none archive.Result, err error) {
 	h, err := p.holders.Of(kind)
 	if err != nil {
 		return none, err
@@ -126,7 +126,7 @@ func (p *Provisioner) unpack(ctx context.Context, in *archive.Reader, v hold.Vol
 
 // copy makes a volume with what it is to have, its PersistentVolume, which is kept for the claim, and the claim last. Until that is there a kill, or an error, leaves what
 // is removed by itself; afterwards it is completed.
-func (p *Provisioner) copy(ctx context.Context, t Target, c content) (Made, error) {
+func (p *Copies) copy(ctx context.Context, t Target, c content) (Made, error) {
 	claim, class, err := p.wanted(ctx, t, c)
 	if err != nil {
 		return Made{}, err
@@ -153,7 +153,7 @@ func (p *Provisioner) copy(ctx context.Context, t Target, c content) (Made, erro
 }
 
 // wanted is the claim that is to be made, and its class.
-func (p *Provisioner) wanted(ctx context.Context, t Target, c content) (*corev1.PersistentVolumeClaim, *storagev1.StorageClass, error) {
+func (p *Copies) wanted(ctx context.Context, t Target, c content) (*corev1.PersistentVolumeClaim, *storagev1.StorageClass, error) {
 	if t.Namespace == "" && t.Claim == "" {
 		t.Namespace, t.Claim = c.namespace, c.claim
 	}
@@ -202,7 +202,7 @@ func exists(namespace, claim string) error {
 }
 
 // classFor is the class that was chosen, or else that of the source, or else the usual one.
-func (p *Provisioner) classFor(ctx context.Context, chosen, source string) (*storagev1.StorageClass, error) {
+func (p *Copies) classFor(ctx context.Context, chosen, source string) (*storagev1.StorageClass, error) {
 	name := chosen
 	if name == "" {
 		name = source
@@ -223,7 +223,7 @@ func (p *Provisioner) classFor(ctx context.Context, chosen, source string) (*sto
 }
 
 // filled makes a volume with what it is to have, durably.
-func (p *Provisioner) filled(ctx context.Context, d plan.Decision, c content) (plan.Record, error) {
+func (p *Copies) filled(ctx context.Context, d plan.Decision, c content) (plan.Record, error) {
 	r, err := p.begun(ctx, d)
 	if err != nil {
 		return r, err
@@ -244,7 +244,7 @@ func (p *Provisioner) filled(ctx context.Context, d plan.Decision, c content) (p
 }
 
 // offer makes the PersistentVolume and the claim.
-func (p *Provisioner) offer(ctx context.Context, r plan.Record, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) (plan.Record, error) {
+func (p *Copies) offer(ctx context.Context, r plan.Record, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) (plan.Record, error) {
 	if err := failpoint.Around("storage/copy/volume", func() error { return p.publish(ctx, r, plan.Seen{Claim: claim, Class: class}) }); err != nil {
 		return r, err
 	}
@@ -270,7 +270,7 @@ func (p *Provisioner) offer(ctx context.Context, r plan.Record, claim *corev1.Pe
 }
 
 // undoCopy removes at once what an attempt has left, as far as it can; the rest is done in the background.
-func (p *Provisioner) undoCopy(ctx context.Context, name string) {
+func (p *Copies) undoCopy(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
 	if _, begun := p.store.Get(name); !begun {

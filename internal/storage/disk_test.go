@@ -153,7 +153,7 @@ func TestSnapshotsAndReset(t *testing.T) {
 			t.Errorf("%s: want it there: %t", name, want)
 		}
 	}
-	if told, err := p.Snapshots(t.Context()); err != nil || len(told) != 1 || told[0].Record.Name != "others" || told[0].Err == nil || len(p.Troubles(t.Context())) != 1 {
+	if told, err := p.Copies().Snapshots(t.Context()); err != nil || len(told) != 1 || told[0].Record.Name != "others" || told[0].Err == nil || len(p.Troubles(t.Context())) != 1 {
 		t.Errorf("told is %+v, %v", told, err)
 	}
 	must(t, os.RemoveAll(filepath.Join(dir, ".snapshots", "others")), p.Clear(t.Context(), true))

@@ -20,7 +20,7 @@ import (
 type Written = archive.Result
 
 // Export writes an archive of a claim's volume: as it is at one moment where it can be had so, else file by file. What was written before an error is of no use.
-func (p *Provisioner) Export(ctx context.Context, s Source, to io.Writer) (archive.Result, error) {
+func (p *Copies) Export(ctx context.Context, s Source, to io.Writer) (archive.Result, error) {
 	if err := p.Ask(); err != nil {
 		return archive.Result{}, err
 	}
@@ -47,7 +47,7 @@ func (p *Provisioner) Export(ctx context.Context, s Source, to io.Writer) (archi
 }
 
 // ExportSnapshot writes an archive of a snapshot.
-func (p *Provisioner) ExportSnapshot(ctx context.Context, name string, to io.Writer) (archive.Result, error) {
+func (p *Copies) ExportSnapshot(ctx context.Context, name string, to io.Writer) (archive.Result, error) {
 	r, release, err := p.snapshots.Use(name)
 	if err != nil {
 		return archive.Result{}, err
@@ -57,7 +57,7 @@ func (p *Provisioner) ExportSnapshot(ctx context.Context, name string, to io.Wri
 }
 
 // pack writes an archive of a snapshot that nobody removes meanwhile.
-func (p *Provisioner) pack(ctx context.Context, r snapshot.Record, to io.Writer) (archive.Result, error) {
+func (p *Copies) pack(ctx context.Context, r snapshot.Record, to io.Writer) (archive.Result, error) {
 	root, release, err := p.still(r).Open()
 	if err != nil {
 		return archive.Result{}, err
@@ -73,7 +73,7 @@ func head(r snapshot.Record) archive.Head {
 }
 
 // exportLive writes an archive of a volume of which no snapshot can be made.
-func (p *Provisioner) exportLive(ctx context.Context, s Source, to io.Writer) (none archive.Result, err error) {
+func (p *Copies) exportLive(ctx context.Context, s Source, to io.Writer) (none archive.Result, err error) {
 	claim, v, err := p.volumeOf(ctx, s)
 	if err != nil {
 		return none, err
@@ -101,7 +101,7 @@ func (p *Provisioner) exportLive(ctx context.Context, s Source, to io.Writer) (n
 }
 
 // openLive opens what is in a volume.
-func (p *Provisioner) openLive(ctx context.Context, v plan.Record) (*os.File, error) {
+func (p *Copies) openLive(ctx context.Context, v plan.Record) (*os.File, error) {
 	unlock, err := p.turns.Lock(ctx, v.Name)
 	if err != nil {
 		return nil, err

@@ -59,20 +59,20 @@ func provision(dir, kubeconfig string) int {
 
 // task is what somebody asks a provisioner for.
 func task(ctx context.Context, p *storage.Provisioner, words []string) error {
-	if err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) { return p.Ask() == nil, nil }); err != nil {
+	if err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) { return p.Copies().Ask() == nil, nil }); err != nil {
 		return err
 	}
 	var err error
 	switch words[0] {
 	case "snapshot":
-		_, err = p.Snapshot(ctx, storage.Source{Namespace: namespace, Claim: words[1]}, words[2])
+		_, err = p.Copies().Snapshot(ctx, storage.Source{Namespace: namespace, Claim: words[1]}, words[2])
 	case "remove":
-		err = p.RemoveSnapshot(ctx, words[1])
+		err = p.Copies().RemoveSnapshot(ctx, words[1])
 	case "import":
 		var f *os.File
 		if f, err = os.Open(words[2]); err == nil {
 			defer f.Close()
-			_, err = p.Import(ctx, storage.Target{Namespace: namespace, Claim: words[1]}, f)
+			_, err = p.Copies().Import(ctx, storage.Target{Namespace: namespace, Claim: words[1]}, f)
 		}
 	}
 	return err

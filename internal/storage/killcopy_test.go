@@ -22,7 +22,7 @@ func TestKilledWhileACopyIsMade(t *testing.T) {
 	tar, err := os.Create(filepath.Join(t.TempDir(), "tar"))
 	must(t, err)
 	defer tar.Close()
-	_, err = w.now.Export(t.Context(), storage.Source{Namespace: namespace, Claim: "source"}, tar)
+	_, err = w.now.Copies().Export(t.Context(), storage.Source{Namespace: namespace, Claim: "source"}, tar)
 	must(t, err)
 	w.stop()
 	claims := w.Client.CoreV1().PersistentVolumeClaims(namespace)
@@ -75,7 +75,7 @@ func TestKilledWhileACopyIsAbandoned(t *testing.T) {
 	tar, err := os.Create(filepath.Join(t.TempDir(), "tar"))
 	must(t, err)
 	defer tar.Close()
-	_, err = w.now.Export(t.Context(), storage.Source{Namespace: namespace, Claim: "source"}, tar)
+	_, err = w.now.Copies().Export(t.Context(), storage.Source{Namespace: namespace, Claim: "source"}, tar)
 	must(t, err)
 	w.stop()
 	for _, point := range append(around("copy/delete", "deleting", "discard", "throw"), "storage/copy/released/before") {

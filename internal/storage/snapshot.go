@@ -36,7 +36,7 @@ type Source struct {
 func (s Source) String() string { return s.Namespace + "/" + s.Claim }
 
 // Ask says whether snapshots and copies can be asked for now; else it is Unavailable. What people ask for waits for nothing.
-func (p *Provisioner) Ask() error {
+func (p *Copies) Ask() error {
 	if !p.knows.Load() {
 		return fmt.Errorf("this node does not work with claims now: it is being started, or storage.provisioner is disabled; try again: %w", errdefs.ErrUnavailable)
 	}
@@ -44,7 +44,7 @@ func (p *Provisioner) Ask() error {
 }
 
 // volumeOf is the claim and the record of its volume.
-func (p *Provisioner) volumeOf(ctx context.Context, s Source) (*corev1.PersistentVolumeClaim, plan.Record, error) {
+func (p *Copies) volumeOf(ctx context.Context, s Source) (*corev1.PersistentVolumeClaim, plan.Record, error) {
 	var none plan.Record
 	claim, err := p.client.CoreV1().PersistentVolumeClaims(s.Namespace).Get(ctx, s.Claim, metav1.GetOptions{})
 	switch {
@@ -75,7 +75,7 @@ func (p *Provisioner) volumeOf(ctx context.Context, s Source) (*corev1.Persisten
 }
 
 // unused refuses a claim that pods use.
-func (p *Provisioner) unused(ctx context.Context, s Source) error {
+func (p *Copies) unused(ctx context.Context, s Source) error {
 	if s.InUse {
 		return nil
 	}
@@ -92,7 +92,7 @@ func (p *Provisioner) unused(ctx context.Context, s Source) error {
 }
 
 // owed is how many bytes of the disk the images may come to need that snapshots share blocks with; but: not that volume.
-func (p *Provisioner) owed(but string) (sum int64, err error) {
+func (p *base) owed(but string) (sum int64, err error) {
 	of, err := p.snapshots.Of()
 	if err != nil {
 		return 0, err
@@ -117,7 +117,7 @@ func SnapshotName(claim string, now time.Time) string {
 }
 
 // Snapshot makes a snapshot of a claim's volume, which goes by its name alone. name may be empty.
-func (p *Provisioner) Snapshot(ctx context.Context, s Source, name string) (snapshot.Record, error) {
+func (p *Copies) Snapshot(ctx context.Context, s Source, name string) (snapshot.Record, error) {
 	if name == "" {
 		name = SnapshotName(s.Claim, time.Now())
 	}
@@ -135,7 +135,7 @@ func (p *Provisioner) Snapshot(ctx context.Context, s Source, name string) (snap
 }
 
 // take makes a snapshot of which new says the name, and whether it is temporary.
-func (p *Provisioner) take(ctx context.Context, s Source, r snapshot.Record) (snapshot.Record, error) {
+func (p *Copies) take(ctx context.Context, s Source, r snapshot.Record) (snapshot.Record, error) {
 	if err := p.Ask(); err != nil {
 		return r, err
 	}
@@ -188,7 +188,7 @@ func (p *Provisioner) take(ctx context.Context, s Source, r snapshot.Record) (sn
 }
 
 // forgetSnapshot removes one that was not whole, or is not wanted any more, also for who does not wait.
-func (p *Provisioner) forgetSnapshot(ctx context.Context, name string) error {
+func (p *Copies) forgetSnapshot(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
 	err := p.snapshots.Remove(ctx, name, hold.Drop)
@@ -199,12 +199,12 @@ func (p *Provisioner) forgetSnapshot(ctx context.Context, name string) error {
 }
 
 // still is a snapshot as those see it who made it.
-func (p *Provisioner) still(r snapshot.Record) hold.Snapshot {
+func (p *base) still(r snapshot.Record) hold.Snapshot {
 	return hold.Snapshot{Dir: p.snapshots.Path(r.Name), Hold: r.Hold, Block: r.Block}
 }
 
 // RemoveSnapshot removes a snapshot, and nothing else.
-func (p *Provisioner) RemoveSnapshot(ctx context.Context, name string) error {
+func (p *Copies) RemoveSnapshot(ctx context.Context, name string) error {
 	r, release, err := p.snapshots.Use(name)
 	if err != nil {
 		return err
@@ -228,7 +228,7 @@ type TakenTold struct {
 }
 
 // Snapshots tells of all snapshots, by name, as far as ctx lets it. It is safe for concurrent use.
-func (p *Provisioner) Snapshots(ctx context.Context) ([]TakenTold, error) {
+func (p *Copies) Snapshots(ctx context.Context) ([]TakenTold, error) {
 	taken, odd, err := p.snapshots.All()
 	var all []TakenTold
 	for _, r := range taken {
@@ -252,7 +252,7 @@ func (p *Provisioner) Snapshots(ctx context.Context) ([]TakenTold, error) {
 }
 
 // Troubles are what is wrong with snapshots.
-func (p *Provisioner) Troubles(context.Context) (all []string) {
+func (p *base) Troubles(context.Context) (all []string) {
 	_, odd, err := p.snapshots.All()
 	if err != nil {
 		all = append(all, fmt.Sprintf("the snapshots of volumes cannot be read: %v", err))
@@ -272,7 +272,7 @@ func (p *Provisioner) Troubles(context.Context) (all []string) {
 }
 
 // sweep removes what a kill has left of snapshots, and has pods write again that wait for one.
-func (p *Provisioner) sweep(ctx context.Context) error {
+func (p *base) sweep(ctx context.Context) error {
 	return p.snapshots.Sweep(ctx, func(r snapshot.Record) error {
 		if r.Phase == snapshot.Taking {
 			p.log.WarnContext(ctx, "a snapshot was not taken to its end; it is removed", "snapshot", r.Name, "claim", r.Claim.String())
@@ -282,7 +282,7 @@ func (p *Provisioner) sweep(ctx context.Context) error {
 }
 
 // thaw has pods write to a volume again of which a snapshot was being taken.
-func (p *Provisioner) thaw(r snapshot.Record) error {
+func (p *base) thaw(r snapshot.Record) error {
 	if r.Phase != snapshot.Taking || r.Hold != plan.File || r.Block {
 		return nil
 	}
@@ -290,7 +290,7 @@ func (p *Provisioner) thaw(r snapshot.Record) error {
 }
 
 // thawAll is thaw for all that there are.
-func (p *Provisioner) thawAll() error {
+func (p *base) thawAll() error {
 	all, _, err := p.snapshots.All()
 	errs := []error{err}
 	for _, r := range all {

@@ -85,7 +85,7 @@ func (w *world) begun() {
 	w.run()
 	w.Await(classesOf, "", plan.ClassName, "made", func(o *metav1.PartialObjectMetadata) bool { return o != nil })
 	w.until("the provisioner knows the API", func() bool {
-		return !errdefs.IsUnavailable(w.now.Ask())
+		return !errdefs.IsUnavailable(w.now.Copies().Ask())
 	}, func() string { return "" })
 }
 
@@ -138,7 +138,7 @@ func TestSnapshots(t *testing.T) {
 			w.begun()
 			ctx, source := t.Context(), storage.Source{Namespace: namespace, Claim: "c"}
 			file := w.has("c", "old")
-			r, err := w.now.Snapshot(ctx, source, "s1")
+			r, err := w.now.Copies().Snapshot(ctx, source, "s1")
 			must(t, err)
 			if r.Claim.String() != "default/c" || r.Requested.String() != "16Mi" || r.AtOnce != (kind == "btrfs") {
 				t.Errorf("the snapshot is %+v", r)
@@ -162,14 +162,14 @@ func TestSnapshots(t *testing.T) {
 				{"too small", "s1", storage.Target{Namespace: "other", Claim: "d", Size: ptr(resource.MustParse("1Mi"))}, errdefs.IsInvalidArgument, "--size"},
 				{"larger than the disk", "s1", storage.Target{Namespace: "other", Claim: "d", Size: ptr(resource.MustParse("1Ti"))}, func(error) bool { return true }, "in all"},
 			} {
-				if _, err := w.now.Restore(ctx, c.snapshot, c.target); err == nil || !c.is(err) || !strings.Contains(err.Error(), c.says) {
+				if _, err := w.now.Copies().Restore(ctx, c.snapshot, c.target); err == nil || !c.is(err) || !strings.Contains(err.Error(), c.says) {
 					t.Errorf("%s: %v", c.name, err)
 				}
 			}
 			if all := w.directories(); len(all) != 1 {
 				t.Errorf("after what was refused before anything was copied there is %v", all)
 			}
-			made, err := w.now.Restore(ctx, "s1", storage.Target{Namespace: "other", Claim: "d", Size: &size})
+			made, err := w.now.Copies().Restore(ctx, "s1", storage.Target{Namespace: "other", Claim: "d", Size: &size})
 			must(t, err)
 			data := w.isBound("other", "d")
 			content(t, filepath.Join(data, "file"), "old")
@@ -182,14 +182,14 @@ func TestSnapshots(t *testing.T) {
 			w.AwaitGone(volumesOf, "", made.Volume)
 			w.AwaitGone(volumesOf, "", filepath.Base(filepath.Dir(filepath.Dir(file))))
 			w.until("no directory is left", func() bool { return len(w.directories()) == 0 }, func() string { return strings.Join(w.directories(), " ") })
-			told, err := w.now.Snapshots(ctx)
+			told, err := w.now.Copies().Snapshots(ctx)
 			if err != nil || len(told) != 1 || told[0].Used == nil || told[0].Err != nil {
 				t.Fatalf("told is %+v, %v", told, err)
 			}
-			_, err = w.now.Restore(ctx, "s1", storage.Target{})
+			_, err = w.now.Copies().Restore(ctx, "s1", storage.Target{})
 			must(t, err)
 			content(t, filepath.Join(w.isBound(namespace, "c"), "file"), "old")
-			must(t, w.now.RemoveSnapshot(ctx, "s1"))
+			must(t, w.now.Copies().RemoveSnapshot(ctx, "s1"))
 			if exists(filepath.Join(w.dir, ".snapshots", "s1")) {
 				t.Error("a snapshot that was removed is there")
 			}
@@ -222,9 +222,9 @@ func TestAnotherMachine(t *testing.T) {
 	_, err = d.WriteAt(written, 5<<20)
 	must(t, err, d.Close())
 	var raw bytes.Buffer
-	_, err = from.now.Export(t.Context(), storage.Source{Namespace: namespace, Claim: "device"}, &raw)
+	_, err = from.now.Copies().Export(t.Context(), storage.Source{Namespace: namespace, Claim: "device"}, &raw)
 	must(t, err)
-	_, err = to.now.Import(t.Context(), storage.Target{}, &raw)
+	_, err = to.now.Copies().Import(t.Context(), storage.Target{}, &raw)
 	must(t, err)
 	d, err = os.Open(to.isBound(namespace, "device"))
 	must(t, err)
@@ -235,21 +235,21 @@ func TestAnotherMachine(t *testing.T) {
 	}
 	for _, name := range []string{"files", "image"} {
 		var tar bytes.Buffer
-		_, err := from.now.Export(t.Context(), storage.Source{Namespace: namespace, Claim: name}, &tar)
+		_, err := from.now.Copies().Export(t.Context(), storage.Source{Namespace: namespace, Claim: name}, &tar)
 		must(t, err)
-		_, err = to.now.Import(t.Context(), storage.Target{}, bytes.NewReader(tar.Bytes()))
+		_, err = to.now.Copies().Import(t.Context(), storage.Target{}, bytes.NewReader(tar.Bytes()))
 		must(t, err)
 		content(t, filepath.Join(to.isBound(namespace, name), "file"), "of "+map[string]string{"files": "files", "image": "an image"}[name])
-		if _, err := to.now.Import(t.Context(), storage.Target{}, bytes.NewReader(tar.Bytes())); !errdefs.IsAlreadyExists(err) {
+		if _, err := to.now.Copies().Import(t.Context(), storage.Target{}, bytes.NewReader(tar.Bytes())); !errdefs.IsAlreadyExists(err) {
 			t.Errorf("a second time: %v", err)
 		}
 		// The kind of the volume is that of the class.
-		made, err := to.now.Import(t.Context(), storage.Target{Namespace: namespace, Claim: name + "-2", Class: "image"}, bytes.NewReader(tar.Bytes()))
+		made, err := to.now.Copies().Import(t.Context(), storage.Target{Namespace: namespace, Claim: name + "-2", Class: "image"}, bytes.NewReader(tar.Bytes()))
 		if must(t, err); made.Hold != plan.File {
 			t.Errorf("%s is held by %s", name, made.Hold)
 		}
 		content(t, filepath.Join(to.isBound(namespace, name+"-2"), "file"), "of "+map[string]string{"files": "files", "image": "an image"}[name])
-		if _, err := to.now.Import(t.Context(), storage.Target{Namespace: namespace, Claim: "cut"}, bytes.NewReader(tar.Bytes()[:tar.Len()/2])); !errdefs.IsInvalidArgument(err) {
+		if _, err := to.now.Copies().Import(t.Context(), storage.Target{Namespace: namespace, Claim: "cut"}, bytes.NewReader(tar.Bytes()[:tar.Len()/2])); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("half an archive: %v", err)
 		}
 	}
@@ -279,8 +279,8 @@ func TestInUse(t *testing.T) {
 	must(t, err)
 	source := storage.Source{Namespace: namespace, Claim: "c"}
 	var tar bytes.Buffer
-	_, serr := w.now.Snapshot(t.Context(), source, "s")
-	_, eerr := w.now.Export(t.Context(), source, &tar)
+	_, serr := w.now.Copies().Snapshot(t.Context(), source, "s")
+	_, eerr := w.now.Copies().Export(t.Context(), source, &tar)
 	for _, err := range []error{serr, eerr} {
 		if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "--in-use") {
 			t.Errorf("under a pod: %v", err)
@@ -290,13 +290,13 @@ func TestInUse(t *testing.T) {
 		t.Errorf("%d bytes were written", tar.Len())
 	}
 	source.InUse = true
-	r, err := w.now.Snapshot(t.Context(), source, "s")
+	r, err := w.now.Copies().Snapshot(t.Context(), source, "s")
 	if must(t, err); r.AtOnce {
 		t.Errorf("it is said to be of one moment: %+v", r)
 	}
-	_, err = w.now.Export(t.Context(), source, &tar)
+	_, err = w.now.Copies().Export(t.Context(), source, &tar)
 	must(t, err)
-	if _, err := w.now.Snapshot(t.Context(), source, "s"); !errdefs.IsAlreadyExists(err) {
+	if _, err := w.now.Copies().Snapshot(t.Context(), source, "s"); !errdefs.IsAlreadyExists(err) {
 		t.Errorf("a second one of the name: %v", err)
 	}
 }
@@ -314,9 +314,9 @@ func TestAFullDiskRefusesACopy(t *testing.T) {
 	file := w.has("c", "x")
 	must(t, os.WriteFile(filepath.Join(filepath.Dir(file), "large"), bytes.Repeat([]byte("large"), 2<<20), 0o600))
 	var tar bytes.Buffer
-	_, err := w.now.Export(t.Context(), storage.Source{Namespace: namespace, Claim: "c"}, &tar)
+	_, err := w.now.Copies().Export(t.Context(), storage.Source{Namespace: namespace, Claim: "c"}, &tar)
 	must(t, err)
-	_, err = w.now.Import(t.Context(), storage.Target{Namespace: namespace, Claim: "d"}, bytes.NewReader(tar.Bytes()))
+	_, err = w.now.Copies().Import(t.Context(), storage.Target{Namespace: namespace, Claim: "d"}, bytes.NewReader(tar.Bytes()))
 	if !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("it ends with %v", err)
 	}
@@ -325,7 +325,7 @@ func TestAFullDiskRefusesACopy(t *testing.T) {
 	if _, err := w.Client.CoreV1().PersistentVolumeClaims(namespace).Get(t.Context(), "d", metav1.GetOptions{}); err == nil {
 		t.Error("there is a claim")
 	}
-	if _, err := w.now.Snapshot(t.Context(), storage.Source{Namespace: namespace, Claim: "c"}, "s"); err == nil || !strings.Contains(err.Error(), "monopod volume export") {
+	if _, err := w.now.Copies().Snapshot(t.Context(), storage.Source{Namespace: namespace, Claim: "c"}, "s"); err == nil || !strings.Contains(err.Error(), "monopod volume export") {
 		t.Errorf("a snapshot on a file system without reflinks: %v", err)
 	}
 }

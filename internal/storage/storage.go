@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
@@ -52,16 +51,13 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Provisioner makes volumes.
-type Provisioner struct {
+// base is what all work with that have to do with volumes: what is on the disk, and what the API has.
+type base struct {
 	config  Config
 	log     *slog.Logger
 	store   *records.Store
 	holders *hold.Holders
 	queue   *queue.Queue[string] // names of volumes
-	unsaid  *queue.Queue[string] // names of classes
-	// saidOf are the classes that say what holds their sizes since the start. One worker has it.
-	saidOf map[types.UID]bool
 	// turns: one at a time does something to a volume, by its name.
 	turns     keyed.Lock[string]
 	snapshots *snapshot.Store
@@ -73,11 +69,27 @@ type Provisioner struct {
 	claims  cache.Indexer
 	volumes cache.Store
 	knows   atomic.Bool // what they hold is what the API has
+}
+
+// Provisioner makes volumes.
+type Provisioner struct {
+	*base
+	keeper *classKeeper
 
 	mu sync.Mutex
 	// told is what was told last of a volume, by its name.
 	told map[string]telling
 }
+
+// Copies makes snapshots of volumes, and new claims with what others have, as people ask for it.
+type Copies struct {
+	*base
+	// settle does what is to be done about a volume, for who has its turn.
+	settle func(ctx context.Context, name string) error
+}
+
+// Copies is what makes copies of this provisioner's volumes.
+func (p *Provisioner) Copies() *Copies { return &Copies{base: p.base, settle: p.settle} }
 
 // New reads what is known of the volumes in the directory. It changes none of them.
 func New(config Config) (*Provisioner, error) {
@@ -88,8 +100,11 @@ func New(config Config) (*Provisioner, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Provisioner{config: config, log: config.Log, store: store, holders: hold.New(config.Dir), queue: queue.New[string](), unsaid: queue.New[string](), saidOf: map[types.UID]bool{}, told: map[string]telling{}}
-	p.snapshots = snapshot.New(config.Dir, config.NodeName, store.Bin())
+	b := &base{
+		config: config, log: config.Log, store: store, holders: hold.New(config.Dir), queue: queue.New[string](),
+		snapshots: snapshot.New(config.Dir, config.NodeName, store.Bin()),
+	}
+	p := &Provisioner{base: b, keeper: newClassKeeper(b), told: map[string]telling{}}
 	for name, err := range store.Odd() {
 		p.log.Error("a directory among the volumes is left as it is: its record cannot be read, or is another node's", "directory", store.Path(name), "error", err)
 	}
@@ -115,7 +130,7 @@ func (p *Provisioner) Attach(ctx context.Context) {
 	}
 }
 
-func (p *Provisioner) attach(ctx context.Context, r plan.Record) error {
+func (p *base) attach(ctx context.Context, r plan.Record) error {
 	h, err := p.holders.Of(r.Hold)
 	if err != nil {
 		return err
@@ -139,7 +154,7 @@ func (p *Provisioner) Detach(ctx context.Context) error {
 }
 
 // of is a volume as those see it who hold its size.
-func (p *Provisioner) of(r plan.Record) hold.Volume {
+func (p *base) of(r plan.Record) hold.Volume {
 	return hold.Volume{Dir: p.store.Path(r.Name), Data: p.store.Data(r.Name), Size: r.Size, Block: r.Block, QuotaID: r.QuotaID}
 }
 
@@ -172,17 +187,13 @@ func (p *Provisioner) Run(ctx context.Context, kube *rest.Config) error {
 			p.log.ErrorContext(ctx, "what is removed stays on the disk", "error", err)
 		}
 	})
-	all.Go(func() { p.keepClass(ctx) })
+	all.Go(func() { p.keeper.keepClass(ctx) })
 	cache.WaitFor(ctx, "", known...)
 	p.knows.Store(ctx.Err() == nil)
 	for _, r := range p.store.All() {
 		p.queue.Add(r.Name)
 	}
-	all.Go(func() {
-		p.unsaid.Run(ctx, 1, p.tellSizes, func(class string, err error) {
-			p.log.WarnContext(ctx, "a storage class does not say what holds its volumes' sizes; trying again", "class", class, "error", err)
-		})
-	})
+	all.Go(func() { p.keeper.tellAll(ctx) })
 	p.queue.Run(ctx, workers, p.sync, func(name string, err error) {
 		if !apierrors.IsConflict(err) && !errors.Is(err, errLate) && !errors.Is(err, errAbsent) {
 			p.log.WarnContext(ctx, "a volume is not as it should be; trying again", "volume", name, "error", err)
@@ -230,7 +241,7 @@ func (p *Provisioner) watch(shared informers.SharedInformerFactory) (known []cac
 
 func (p *Provisioner) classChanged(obj any) {
 	if c, ok := informer.Last[*storagev1.StorageClass](obj); ok && c.Provisioner == plan.Provisioner {
-		p.unsaid.Add(c.Name)
+		p.keeper.unsaid.Add(c.Name)
 	}
 	for _, obj := range p.claims.List() {
 		if c, ok := obj.(*corev1.PersistentVolumeClaim); ok && c.Spec.VolumeName == "" {

@@ -63,7 +63,7 @@ type Binder struct {
 	recorder   record.EventRecorder
 	book       book
 	line       line
-	ownPortsOf func(node string) []pods.OwnPort // nil: none are known
+	ownPorts   func(*corev1.Node) []pods.OwnPort
 	news       news
 	shelves    shelves
 	prospect   *prospect
@@ -83,7 +83,7 @@ func New(config Config) (*Binder, error) {
 	if err := errors.Join(storageindex.Volumes(config.Volumes.Informer()), storageindex.Pods(b.pods)); err != nil {
 		return nil, fmt.Errorf("binder: %w", err)
 	}
-	b.terms, b.ownPortsOf = b.labelsOf, config.OwnPorts
+	b.terms, b.ownPorts = b.labelsOf, ownPorts(config.OwnPorts)
 	for _, watched := range []struct {
 		cache.SharedIndexInformer
 		handler cache.ResourceEventHandler

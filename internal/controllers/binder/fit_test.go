@@ -213,7 +213,7 @@ func TestFit(t *testing.T) {
 				node = nodeWith(nil)
 			}
 			var got []string
-			in := cluster{own: (&Binder{ownPortsOf: ownOfTest}).ownPorts}
+			in := cluster{own: ownPorts(ownOfTest)}
 			for _, l := range in.survey(pod).fit(place{node: node, pods: tc.others}) {
 				got = append(got, l.why)
 				if want := strings.HasPrefix(l.why, "Insufficient ") && strings.Contains(l.why, "/"); l.devices != want {

@@ -6,15 +6,17 @@ import (
 	"monopod.dev/monopod/internal/pods"
 )
 
-// ownPorts are those of a node.
-func (b *Binder) ownPorts(node *corev1.Node) (own []pods.OwnPort) {
-	if port := node.Status.DaemonEndpoints.KubeletEndpoint.Port; port != 0 {
-		own = append(own, pods.OwnPort{Protocol: corev1.ProtocolTCP, Port: port, Of: "the agent's"})
+// ownPorts are those of nodes: the agent's, and more that the node may have; nil: none are known.
+func ownPorts(more func(node string) []pods.OwnPort) func(*corev1.Node) []pods.OwnPort {
+	return func(node *corev1.Node) (own []pods.OwnPort) {
+		if port := node.Status.DaemonEndpoints.KubeletEndpoint.Port; port != 0 {
+			own = append(own, pods.OwnPort{Protocol: corev1.ProtocolTCP, Port: port, Of: "the agent's"})
+		}
+		if more != nil {
+			own = append(own, more(node.Name)...)
+		}
+		return own
 	}
-	if b.ownPortsOf != nil {
-		own = append(own, b.ownPortsOf(node.Name)...)
-	}
-	return own
 }
 
 // portsAreFree is the judge of the ports of the host that a pod wants.

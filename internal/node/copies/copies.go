@@ -22,16 +22,16 @@ func Of(told *status.Storage) admin.Copies { return &copies{told} }
 
 type copies struct{ told *status.Storage }
 
-func (c *copies) provisioner() (*storage.Provisioner, error) {
-	if c.told.Provisioner == nil {
+func (c *copies) maker() (*storage.Copies, error) {
+	if c.told.Copies == nil {
 		return nil, fmt.Errorf("volumes are not made for claims: %w: %w", c.told.Problem, errdefs.ErrUnavailable)
 	}
-	return c.told.Provisioner, nil
+	return c.told.Copies, nil
 }
 
 // Snapshot implements admin.Copies.
 func (c *copies) Snapshot(ctx context.Context, req protocol.SnapshotRequest) (none protocol.Snapshot, err error) {
-	p, err := c.provisioner()
+	p, err := c.maker()
 	if err != nil {
 		return none, err
 	}
@@ -53,7 +53,7 @@ func source(c protocol.Claim, inUse bool) storage.Source {
 // Snapshots implements admin.Copies.
 func (c *copies) Snapshots(ctx context.Context) (protocol.Snapshots, error) {
 	told := protocol.Snapshots{Snapshots: []protocol.Snapshot{}}
-	p, err := c.provisioner()
+	p, err := c.maker()
 	if err != nil {
 		return told, err
 	}
@@ -87,7 +87,7 @@ func taken(t storage.TakenTold) protocol.Snapshot {
 
 // RemoveSnapshot implements admin.Copies.
 func (c *copies) RemoveSnapshot(ctx context.Context, name string) error {
-	p, err := c.provisioner()
+	p, err := c.maker()
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (c *copies) RemoveSnapshot(ctx context.Context, name string) error {
 
 // Restore implements admin.Copies.
 func (c *copies) Restore(ctx context.Context, name string, req protocol.CopyRequest) (none protocol.Copied, err error) {
-	p, err := c.provisioner()
+	p, err := c.maker()
 	if err != nil {
 		return none, err
 	}
@@ -113,7 +113,7 @@ func (c *copies) Restore(ctx context.Context, name string, req protocol.CopyRequ
 
 // Import implements admin.Copies.
 func (c *copies) Import(ctx context.Context, req protocol.CopyRequest, archive io.Reader) (none protocol.Copied, err error) {
-	p, err := c.provisioner()
+	p, err := c.maker()
 	if err != nil {
 		return none, err
 	}
@@ -154,7 +154,7 @@ func leftOut(all []string, more int) protocol.LeftOut {
 
 // Export implements admin.Copies.
 func (c *copies) Export(ctx context.Context, req protocol.ExportRequest, to io.Writer) (protocol.Exported, error) {
-	p, err := c.provisioner()
+	p, err := c.maker()
 	if err != nil {
 		return protocol.Exported{}, err
 	}

@@ -16,8 +16,8 @@ type Storage struct {
 	// Volumes tells of them; nil: none are made here, and Problem says why.
 	Volumes Volumes
 	Problem error
-	// Provisioner is who makes copies of volumes; nil: as Volumes.
-	Provisioner *storage.Provisioner
+	// Copies makes copies of volumes; nil: as Volumes.
+	Copies *storage.Copies
 }
 
 // Volumes is the provisioner.

@@ -79,7 +79,7 @@ var layers = []layer{
 	{"internal/proxy", []string{"internal/network/podnet", "internal/host", "internal/kit"}, "the proxy knows services through the API and packets through the kernel; upstream's can stand in its place"},
 	{"internal/storage", []string{"internal/host", "internal/kit"},
 		"it could make volumes beside anybody's API server: it knows the Kubernetes API, by client-go, and the disk"},
-	{"internal/storage/plan", nil, "what becomes of a volume is a pure function"},
+	{"internal/storage/plan", []string{"internal/pods"}, "what becomes of a volume is a pure function"},
 	{"internal/proxy/plan", []string{"internal/kit"}, "what is done with packets for a service is a pure function"},
 	{"internal/runtime", []string{"internal/ocispec", "internal/cdispec", "internal/image", "internal/network", "internal/fsck",
 		"internal/executor/protocol", "internal/state", "internal/host", "internal/kit"},

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"monopod.dev/monopod/cmd/monopod/cli"
 	"monopod.dev/monopod/internal/admin"
 	"monopod.dev/monopod/internal/admin/protocol"
 	"monopod.dev/monopod/internal/devices"
@@ -83,6 +84,9 @@ func (l *Lines) Await(t *testing.T, part string) {
 		}
 	}
 }
+
+// Root is a root command that has this one alone.
+func Root(command *cobra.Command) *cobra.Command { return cli.Root("monopod", "", "", "test", command) }
 
 // Command runs a command line of the root command in this process.
 func Command(ctx context.Context, root *cobra.Command, args ...string) (out, errs *Lines, err error) {

@@ -75,7 +75,7 @@ func TestCDIList(t *testing.T) {
 		return gaps.ReplaceAllString(strings.ReplaceAll(l.String(), dir, "DIR"), "  ")
 	}
 	for _, format := range []string{"table", "wide", "yaml"} {
-		out, errs, err := command(t.Context(), append([]string{"cdi", "list", "-o", format}, dirs...)...)
+		out, errs, err := clitest.Command(t.Context(), clitest.Root(Command()), append([]string{"cdi", "list", "-o", format}, dirs...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func TestCDIList(t *testing.T) {
 			t.Errorf("problems: %s", told)
 		}
 	}
-	out, _, err := command(t.Context(), append([]string{"cdi", "ls", "-o", "json"}, dirs...)...)
+	out, _, err := clitest.Command(t.Context(), clitest.Root(Command()), append([]string{"cdi", "ls", "-o", "json"}, dirs...)...)
 	var list cdiList
 	if err != nil || json.Unmarshal([]byte(out.String()), &list) != nil || len(list.Devices) != 3 || len(list.Problems) != 2 {
 		t.Errorf("%v, %s", err, out)
@@ -103,12 +103,12 @@ func TestCDIFoldersOfTheConfiguration(t *testing.T) {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, _, err := command(t.Context(), "cdi", "list", "--config", config)
+	out, _, err := clitest.Command(t.Context(), clitest.Root(Command()), "cdi", "list", "--config", config)
 	if err != nil || !strings.Contains(out.String(), "example.com/widget=w10") {
 		t.Errorf("%v, %s", err, out)
 	}
 	for _, args := range [][]string{{"cdi", "list", "--config", config + ".none"}, {"cdi", "list", "--spec-dir", ""}, {"cdi", "inspect"}, {"cdi", "inspect", "w0"}, {"cdi", "validate"}, {"cdi", "list", "x"}, {"cdi", "inspect", "-o", "table", "a.com/b=c"}} {
-		_, _, err := command(t.Context(), args...)
+		_, _, err := clitest.Command(t.Context(), clitest.Root(Command()), args...)
 		if u := (*cli.UsageError)(nil); !errors.As(err, &u) {
 			t.Errorf("%q is taken: %v", args, err)
 		}
@@ -118,7 +118,7 @@ func TestCDIFoldersOfTheConfiguration(t *testing.T) {
 func TestCDIInspect(t *testing.T) {
 	dir := specFiles(t, cdiFiles)
 	dirs := []string{"--spec-dir", filepath.Join(dir, "etc"), "--spec-dir", filepath.Join(dir, "run")}
-	out, errs, err := command(t.Context(), append([]string{"cdi", "inspect", "example.com/widget=w0", "example.com/widget=w10", "example.com/widget=w2"}, dirs...)...)
+	out, errs, err := clitest.Command(t.Context(), clitest.Root(Command()), append([]string{"cdi", "inspect", "example.com/widget=w0", "example.com/widget=w10", "example.com/widget=w2"}, dirs...)...)
 	if err != nil || errs.String() != "" {
 		t.Fatal(err, errs)
 	}
@@ -128,7 +128,7 @@ func TestCDIInspect(t *testing.T) {
 		"a.com/b=x":             "DIR/run/too.json, DIR/run/two.json: each of these files defines device",
 		"other.com/b=x":         "no spec that can be used in DIR/etc, DIR/run defines devices of kind other.com/b",
 	} {
-		_, errs, err := command(t.Context(), append([]string{"cdi", "inspect", name}, dirs...)...)
+		_, errs, err := clitest.Command(t.Context(), clitest.Root(Command()), append([]string{"cdi", "inspect", name}, dirs...)...)
 		if u := (*cli.UsageError)(nil); err == nil || errors.As(err, &u) || !strings.Contains(strings.ReplaceAll(err.Error(), dir, "DIR"), want) || !strings.Contains(errs.String(), "bad.json") {
 			t.Errorf("%s: %v, %s", name, err, errs)
 		}
@@ -143,17 +143,17 @@ func TestCDIValidate(t *testing.T) {
 	for _, f := range files {
 		args = append(args, filepath.Join(dir, f))
 	}
-	out, _, err := command(t.Context(), args...)
+	out, _, err := clitest.Command(t.Context(), clitest.Root(Command()), args...)
 	if err == nil || err.Error() != "3 of 4 files are not valid" {
 		t.Error(err)
 	}
 	clitest.Golden(t, "cdi-validate", neutral(out.String()))
-	out, _, err = command(t.Context(), append(args, "-o", "json")...)
+	out, _, err = clitest.Command(t.Context(), clitest.Root(Command()), append(args, "-o", "json")...)
 	var all []cdiVerdict
 	if err == nil || json.Unmarshal([]byte(out.String()), &all) != nil || len(all) != 4 || !all[0].Valid || all[1].Valid || all[1].Faults[0].Line != 1 {
 		t.Errorf("%v, %s", err, out)
 	}
-	if out, _, err := command(t.Context(), "cdi", "validate", filepath.Join(dir, "run/one.json")); err != nil || neutral(out.String()) != "DIR/run/one.json: ok: kind example.com/widget, 1 device\n" {
+	if out, _, err := clitest.Command(t.Context(), clitest.Root(Command()), "cdi", "validate", filepath.Join(dir, "run/one.json")); err != nil || neutral(out.String()) != "DIR/run/one.json: ok: kind example.com/widget, 1 device\n" {
 		t.Errorf("%v, %s", err, out)
 	}
 }

@@ -215,7 +215,7 @@ func TestDeviceAddRefuses(t *testing.T) {
 // The command is a node's: it is found, its help has its flags and not the node's.
 func TestDeviceAddHelp(t *testing.T) {
 	for _, name := range []string{"add", "rm"} {
-		out, _, err := command(t.Context(), "device", name, "--help")
+		out, _, err := clitest.Command(t.Context(), clitest.Root(Command()), "device", name, "--help")
 		if err != nil || !strings.Contains(out.String(), "--spec-dir") || strings.Contains(out.String(), "--topology") {
 			t.Errorf("%v, %s", err, out)
 		}
@@ -232,7 +232,7 @@ func TestDeviceRemove(t *testing.T) {
 	defer stop()
 	watched := make(chan error, 1)
 	go func() {
-		watched <- clitest.CommandInto(watching, root(), listed, clitest.NewLines(), "device", "--admin-socket", node.Socket, "ls", "-w", "-o", "json")
+		watched <- clitest.CommandInto(watching, clitest.Root(Command()), listed, clitest.NewLines(), "device", "--admin-socket", node.Socket, "ls", "-w", "-o", "json")
 	}()
 	for _, name := range []string{"modem", "spare"} {
 		if _, _, err := r.run("add", r.dev("ttyUSB0"), "--name", name, "--class", name); err != nil {

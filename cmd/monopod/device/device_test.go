@@ -40,7 +40,7 @@ func busyRig(t *testing.T) *clitest.AdminRig {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		done <- clitest.CommandInto(ctx, root(), out, errs, "device", "--admin-socket", r.Socket, "ls", "-w", "-o", "json")
+		done <- clitest.CommandInto(ctx, clitest.Root(Command()), out, errs, "device", "--admin-socket", r.Socket, "ls", "-w", "-o", "json")
 	}()
 	out.Await(t, "synced")
 	r.Spec("bits.json", "example.com/bit", "GPU-half")
@@ -59,7 +59,7 @@ func busyRig(t *testing.T) *clitest.AdminRig {
 func TestDeviceList(t *testing.T) {
 	r := busyRig(t)
 	for _, format := range []string{"table", "wide", "yaml"} {
-		out, errs, err := command(t.Context(), "device", "ls", "--admin-socket", r.Socket, "-o", format)
+		out, errs, err := clitest.Command(t.Context(), clitest.Root(Command()), "device", "ls", "--admin-socket", r.Socket, "-o", format)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestDeviceList(t *testing.T) {
 		}
 		clitest.Golden(t, "device-ls-"+format, text)
 	}
-	out, errs, err := command(t.Context(), "device", "list", "--admin-socket", r.Socket, "-o", "json", widgets)
+	out, errs, err := clitest.Command(t.Context(), clitest.Root(Command()), "device", "list", "--admin-socket", r.Socket, "-o", "json", widgets)
 	var l report.List
 	if err != nil || json.Unmarshal([]byte(out.String()), &l) != nil || len(l.Devices) != 3 || len(l.Problems) != 1 || errs.String() != "" {
 		t.Errorf("%v, %s, %s", err, out, errs)
@@ -91,18 +91,18 @@ func TestDeviceList(t *testing.T) {
 
 func TestDeviceListOfNothing(t *testing.T) {
 	r := clitest.NewAdminRig(t, protocol.Status{})
-	if _, _, err := command(t.Context(), "device", "ls", "--admin-socket", r.Socket, "example.com/none"); err == nil || err.Error() != "no device of example.com/none is known here" {
+	if _, _, err := clitest.Command(t.Context(), clitest.Root(Command()), "device", "ls", "--admin-socket", r.Socket, "example.com/none"); err == nil || err.Error() != "no device of example.com/none is known here" {
 		t.Error(err)
 	}
 	absent := r.Path("absent.sock")
 	for _, args := range [][]string{{"device", "ls"}, {"device", "ls", "--watch"}} {
-		_, _, err := command(t.Context(), append(args, "--admin-socket", absent)...)
+		_, _, err := clitest.Command(t.Context(), clitest.Root(Command()), append(args, "--admin-socket", absent)...)
 		if u := (*cli.UsageError)(nil); !errors.Is(err, fs.ErrNotExist) || errors.As(err, &u) || !strings.Contains(err.Error(), "no node runs at "+absent+": start 'monopod up', or name the socket") {
 			t.Errorf("%q: %v", args, err)
 		}
 	}
 	for _, args := range [][]string{{"device", "ls", "a", "b"}, {"device", "ls", "-o", "xml"}, {"device", "ls", "--colour"}} {
-		_, _, err := command(t.Context(), append(args, "--admin-socket", r.Socket)...)
+		_, _, err := clitest.Command(t.Context(), clitest.Root(Command()), append(args, "--admin-socket", r.Socket)...)
 		if u := (*cli.UsageError)(nil); !errors.As(err, &u) {
 			t.Errorf("%q is taken: %v", args, err)
 		}
@@ -117,7 +117,7 @@ func TestDeviceWatch(t *testing.T) {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		done <- clitest.CommandInto(ctx, root(), out, errs, "device", "ls", "--watch", "--admin-socket", r.Socket, widgets)
+		done <- clitest.CommandInto(ctx, clitest.Root(Command()), out, errs, "device", "ls", "--watch", "--admin-socket", r.Socket, widgets)
 	}()
 	out.Await(t, "w2")
 	r.Admit("train", clitest.Asks("main", alloc.Main, widgets, 1))
@@ -143,7 +143,7 @@ func TestDeviceWatch(t *testing.T) {
 	clitest.Golden(t, "device-ls-watch", r.Neutral(out.String()))
 
 	go func() {
-		done <- clitest.CommandInto(t.Context(), root(), out, errs, "device", "ls", "--watch", "-o", "yaml", "--admin-socket", r.Socket, widgets)
+		done <- clitest.CommandInto(t.Context(), clitest.Root(Command()), out, errs, "device", "ls", "--watch", "-o", "yaml", "--admin-socket", r.Socket, widgets)
 	}()
 	out.Await(t, "type: synced")
 	r.Stop()

@@ -16,6 +16,7 @@ import (
 
 	"monopod.dev/monopod/cmd/monopod/cli"
 	"monopod.dev/monopod/internal/runtime/imageservice"
+	"monopod.dev/monopod/test/clitest"
 )
 
 func layerAt(i int, state string, done, total int64) imageservice.LayerProgress {
@@ -93,7 +94,7 @@ func TestUnavailable(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	pull := func() string {
-		_, _, err := command(t.Context(), "image", "pull", "-q", "--cri-socket", socket, "registry.example/a:1")
+		_, _, err := clitest.Command(t.Context(), clitest.Root(Command()), "image", "pull", "-q", "--cri-socket", socket, "registry.example/a:1")
 		return fmt.Sprint(err)
 	}
 	if got := pull(); got != "the registry is closed" {
